@@ -1,0 +1,5 @@
+//! The agent, in the order the data flows.
+
+pub mod compare;
+pub mod declare;
+pub mod report;

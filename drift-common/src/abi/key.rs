@@ -1,0 +1,73 @@
+//! Who an object is: its inode, never its path.
+
+/// An inode as the kernel names it: `(super_block.s_dev, inode.i_ino, inode.i_generation)`.
+///
+/// `dev` is the kernel's own number (`major << 20 | minor`), which on btrfs and overlay is not what `stat` shows: the agent never computes it,
+/// it opens the object and lets the probe say what it saw. The generation tells a reused inode number from the inode that had it before.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[cfg_attr(
+    feature = "std",
+    derive(
+        zerocopy::FromBytes,
+        zerocopy::IntoBytes,
+        zerocopy::Immutable,
+        zerocopy::KnownLayout
+    )
+)]
+pub struct Key {
+    pub ino: u64,
+    pub dev: u32,
+    pub generation: u32,
+}
+
+const _: () = {
+    assert!(size_of::<Key>() == 16);
+    assert!(core::mem::offset_of!(Key, dev) == 8);
+    assert!(core::mem::offset_of!(Key, generation) == 12);
+};
+
+/// A name in a directory: the directory's inode and [`name_hash`] of the last component.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[cfg_attr(
+    feature = "std",
+    derive(
+        zerocopy::FromBytes,
+        zerocopy::IntoBytes,
+        zerocopy::Immutable,
+        zerocopy::KnownLayout
+    )
+)]
+pub struct NameKey {
+    pub dir: Key,
+    pub name: u64,
+}
+
+const _: () = {
+    assert!(size_of::<NameKey>() == 24);
+    assert!(core::mem::offset_of!(NameKey, name) == 16);
+};
+
+/// FNV-1a's starting value, 64 bits.
+pub const NAME_HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
+const NAME_HASH_PRIME: u64 = 0x0000_0100_0000_01b3;
+
+/// One step of [`name_hash`]; the kernel half calls it byte by byte.
+#[inline(always)]
+#[must_use]
+pub const fn name_hash_step(hash: u64, byte: u8) -> u64 {
+    (hash ^ byte as u64).wrapping_mul(NAME_HASH_PRIME)
+}
+
+/// The hash of a file name (FNV-1a, 64 bits). It only *selects* what is looked at again: two names with one hash cost a look, nothing else.
+#[must_use]
+pub const fn name_hash(name: &[u8]) -> u64 {
+    let mut hash = NAME_HASH_START;
+    let mut i = 0;
+    while i < name.len() {
+        hash = name_hash_step(hash, name[i]);
+        i += 1;
+    }
+    hash
+}

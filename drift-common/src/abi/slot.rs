@@ -1,0 +1,48 @@
+//! The dirty mark of a watched object: what keeps a full ring from losing anything but the *who*.
+
+/// The slot that stands for "an attribute was changed through a name that is nobody's": the agent looks at all objects again, at a bounded rate.
+pub const SWEEP_SLOT: u32 = 0;
+
+/// How far a change has come.
+#[repr(u32)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Level {
+    /// Nothing since the agent last looked.
+    Clean = 0,
+    /// Somebody is writing; look when the writer has closed, or has been quiet for a while.
+    Open = 1,
+    /// A change is complete: look now.
+    Done = 2,
+}
+
+/// One watched object in the `SLOTS` array map.
+///
+/// The kernel half raises `level` and rings when it rises; the agent sets it back to [`Level::Clean`] *before* it reads the object. A change that
+/// found the level already high came before that store, so the read that follows the store sees it: coalescing loses nothing.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "std",
+    derive(
+        zerocopy::FromBytes,
+        zerocopy::IntoBytes,
+        zerocopy::Immutable,
+        zerocopy::KnownLayout
+    )
+)]
+pub struct Slot {
+    /// A [`Level`].
+    pub level: u32,
+    /// The thread group that made the newest change. Differs from the doorbell's when a second process came in between.
+    pub tgid: u32,
+    /// When the newest change was seen, nanoseconds since boot.
+    pub changed_ns: u64,
+    /// Changes seen, ever (approximate when two CPUs change one object in the same nanoseconds).
+    pub changes: u64,
+}
+
+const _: () = {
+    assert!(size_of::<Slot>() == 24);
+    assert!(core::mem::offset_of!(Slot, changed_ns) == 8);
+    assert!(core::mem::offset_of!(Slot, changes) == 16);
+};
