@@ -2,4 +2,5 @@
 
 pub mod compare;
 pub mod declare;
+pub mod probe;
 pub mod report;
