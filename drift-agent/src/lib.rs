@@ -2,5 +2,7 @@
 
 pub mod compare;
 pub mod declare;
+pub mod heal;
+pub mod observe;
 pub mod probe;
 pub mod report;

@@ -4,13 +4,13 @@ use aya_ebpf::helpers::{
     bpf_get_current_cgroup_id, bpf_get_current_comm, bpf_get_current_pid_tgid,
     bpf_get_current_uid_gid,
 };
-use drift_common::abi::{Event, Key};
+use drift_common::abi::{Counter, Event};
 
 use crate::{
+    emit::NO_KEY,
     fault::count,
     kernel::{Task, agent_tgid},
 };
-use drift_common::abi::Counter;
 
 /// (thread group, thread), as the initial pid namespace has them.
 #[inline(always)]
@@ -38,24 +38,32 @@ pub fn event() -> Event {
         }
     };
     Event {
-        time_ns: 0,
         start_ns,
         // SAFETY: a helper without arguments.
         cgroup: unsafe { bpf_get_current_cgroup_id() },
-        parent_name: 0,
-        key: Key {
-            ino: 0,
-            dev: 0,
-            generation: 0,
-        },
-        slot: 0,
-        kind: 0,
         tgid,
         tid,
         uid: user as u32,
         gid: (user >> 32) as u32,
-        writers: 0,
-        _reserved: 0,
         comm: bpf_get_current_comm().unwrap_or_default(),
+        ..NOBODY
     }
 }
+
+/// An event of which nobody is known to be the actor.
+pub const NOBODY: Event = Event {
+    time_ns: 0,
+    start_ns: 0,
+    cgroup: 0,
+    parent_name: 0,
+    key: NO_KEY,
+    slot: 0,
+    kind: 0,
+    tgid: 0,
+    tid: 0,
+    uid: 0,
+    gid: 0,
+    writers: 0,
+    _reserved: 0,
+    comm: [0; 16],
+};

@@ -61,7 +61,13 @@ pub fn change(change: &Change) {
     };
     send(&CHANGES, &event, u64::from(wake));
     // Compiled to one comparison unless the agent was started with --debug-probes.
-    debug!((), "{} slot {} by {}", change.kind.name(), change.slot, event.tgid);
+    debug!(
+        (),
+        "{} slot {} by {}",
+        change.kind.name(),
+        change.slot,
+        event.tgid
+    );
 }
 
 /// Raises an object's mark; true when it rose, and so is worth a doorbell. Two CPUs at once may both see it rise, which costs a doorbell and hides nothing.
@@ -86,10 +92,21 @@ pub fn mark(slot: u32) {
     raise(slot, Level::Done);
 }
 
-/// Raises the mark of an object to [`Level::Open`] without naming a process: its inode was made dirty, which a read that updates the access time does too.
+/// Tells that an object's inode was made dirty without naming a process: a read that updates the access time does that too.
 #[inline(always)]
-pub fn stirred(slot: u32) {
-    raise(slot, Level::Open);
+pub fn stirred(slot: u32, key: Key) {
+    if !raise(slot, Level::Open) {
+        return;
+    }
+    let event = Event {
+        // SAFETY: a helper without arguments.
+        time_ns: unsafe { bpf_ktime_get_boot_ns() },
+        key,
+        slot,
+        kind: Kind::Write as u32,
+        ..actor::NOBODY
+    };
+    send(&CHANGES, &event, u64::from(BPF_RB_NO_WAKEUP));
 }
 
 /// Tells the end of a process that had a watched file open for writing. Not tied to a slot: the agent knows whose end it waits for.

@@ -22,7 +22,9 @@ pub enum BtfError {
     NoMember { name: String, member: String },
     #[error("member `{member}` of struct `{name}` is a bit field")]
     BitField { name: String, member: String },
-    #[error("member `{member}` of struct `{name}` has {found} bytes in this kernel; {expected} were expected")]
+    #[error(
+        "member `{member}` of struct `{name}` has {found} bytes in this kernel; {expected} were expected"
+    )]
     Size {
         name: String,
         member: String,
@@ -36,7 +38,6 @@ type Result<T> = std::result::Result<T, BtfError>;
 #[derive(Debug)]
 struct Type {
     kind: u32,
-    name: u32,
     /// Size in bytes, or the id of the type referred to.
     size_or_type: u32,
     kind_flag: bool,
@@ -136,7 +137,6 @@ impl<'a> Btf<'a> {
             }
             self.types.push(Type {
                 kind,
-                name,
                 size_or_type,
                 kind_flag: info >> 31 == 1,
                 members,
@@ -189,7 +189,10 @@ impl<'a> Btf<'a> {
 
     /// The member `path` ("f_path.dentry") of the only struct `name`; `size` is what it must have, in bytes.
     pub fn member(&self, name: &str, path: &str, size: u64) -> Result<Member> {
-        let ids = self.structs.get(name.as_bytes()).map_or(&[][..], Vec::as_slice);
+        let ids = self
+            .structs
+            .get(name.as_bytes())
+            .map_or(&[][..], Vec::as_slice);
         let [id] = ids else {
             let name = name.to_owned();
             return Err(if ids.is_empty() {
@@ -410,12 +413,27 @@ mod tests {
         let bytes = sample().bytes(24);
         let btf = Btf::parse(&bytes).unwrap();
         for (path, size, expected) in [
-            ("gone", 4, "struct `outer` of this kernel has no member `gone`"),
-            ("plain", 8, "member `plain` of struct `outer` has 4 bytes in this kernel; 8 were expected"),
+            (
+                "gone",
+                4,
+                "struct `outer` of this kernel has no member `gone`",
+            ),
+            (
+                "plain",
+                8,
+                "member `plain` of struct `outer` has 4 bytes in this kernel; 8 were expected",
+            ),
             ("bits", 4, "member `bits` of struct `outer` is a bit field"),
-            ("plain.deeper", 4, "struct `outer` of this kernel has no member `plain.deeper`"),
+            (
+                "plain.deeper",
+                4,
+                "struct `outer` of this kernel has no member `plain.deeper`",
+            ),
         ] {
-            assert_eq!(btf.member("outer", path, size).unwrap_err().to_string(), expected);
+            assert_eq!(
+                btf.member("outer", path, size).unwrap_err().to_string(),
+                expected
+            );
         }
         assert_eq!(
             btf.member("nobody", "x", 4).unwrap_err().to_string(),

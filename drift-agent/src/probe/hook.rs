@@ -134,7 +134,15 @@ mod tests {
     fn each_call_that_is_remembered_on_entry_is_looked_at_on_exit() {
         let exits = &HOOKS.last().expect("hooks").places;
         for hook in HOOKS {
-            if ["open_exit", "call_exit", "read_enter", "close_enter", "dup_enter"].contains(&hook.program) {
+            if [
+                "open_exit",
+                "call_exit",
+                "read_enter",
+                "close_enter",
+                "dup_enter",
+            ]
+            .contains(&hook.program)
+            {
                 continue;
             }
             for place in hook.places {

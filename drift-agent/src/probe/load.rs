@@ -59,7 +59,8 @@ pub struct Probe {
     pub unseen: Vec<&'static str>,
     /// Room for objects.
     pub capacity: usize,
-    links: Links,
+    /// Held only to be dropped.
+    _links: Links,
     /// Holds the programs.
     ebpf: Ebpf,
 }
@@ -79,7 +80,8 @@ impl Drop for Links {
         std::thread::scope(|scope| {
             for link in self.tracepoints.drain(..) {
                 // Where no thread can be had the link is dropped with the closure, here.
-                let _detached_here = std::thread::Builder::new().spawn_scoped(scope, move || drop(link));
+                let _detached_here =
+                    std::thread::Builder::new().spawn_scoped(scope, move || drop(link));
             }
         });
     }
@@ -110,7 +112,9 @@ impl Probe {
         let knobs = Knobs {
             agent_tgid: own_tgid().map_err(|error| Refused::Load(error.to_string()))?,
         };
-        let capacity = (settings.objects * 2).next_power_of_two().clamp(1024, MOST_OBJECTS);
+        let capacity = (settings.objects * 2)
+            .next_power_of_two()
+            .clamp(1024, MOST_OBJECTS);
         let log_level: u8 = if settings.debug { 4 } else { 0 };
         let mut loader = EbpfLoader::new();
         loader
@@ -118,11 +122,22 @@ impl Probe {
             .override_global("KNOBS", knobs.as_bytes(), true)
             .override_global(aya_log::LEVEL, &log_level, false)
             .map_max_entries("CHANGES", settings.ring);
-        for map in ["LEVELS", "SLOTS", "INODES", "DIRS", "NAMES", "NAMES_ANYWHERE"] {
+        for map in [
+            "LEVELS",
+            "SLOTS",
+            "INODES",
+            "DIRS",
+            "NAMES",
+            "NAMES_ANYWHERE",
+        ] {
             loader.map_max_entries(map, capacity as u32);
         }
         let mut ebpf = loader.load(programs).map_err(refusal)?;
-        let Attached { hooks, unseen, links } = tracefs::with(|tracefs| attach(&mut ebpf, tracefs))?;
+        let Attached {
+            hooks,
+            unseen,
+            links,
+        } = tracefs::with(|tracefs| attach(&mut ebpf, tracefs))?;
         if settings.debug {
             log_programs(&mut ebpf);
         }
@@ -147,7 +162,7 @@ impl Probe {
             hooks,
             unseen,
             capacity,
-            links,
+            _links: links,
             ebpf,
         };
         probe.answers()?;
@@ -196,18 +211,25 @@ fn attach(ebpf: &mut Ebpf, tracefs: &Path) -> Result<Attached, Refused> {
             program: hook.program,
             reason: sentence(error),
         };
-        let program = ebpf.program_mut(hook.program).ok_or_else(|| Refused::Program {
-            program: hook.program,
-            reason: "it is not in this agent's object file".to_owned(),
-        })?;
+        let program = ebpf
+            .program_mut(hook.program)
+            .ok_or_else(|| Refused::Program {
+                program: hook.program,
+                reason: "it is not in this agent's object file".to_owned(),
+            })?;
         let mut places = 0;
         match hook.places.first() {
             Some(Place::Raw(_)) => {
                 let program: &mut RawTracePoint = program.try_into().map_err(|e| refused(&e))?;
-                program.load().map_err(|error| denied(error, hook.program))?;
+                program
+                    .load()
+                    .map_err(|error| denied(error, hook.program))?;
                 for place in hook.places {
                     if let Place::Raw(name) = place {
-                        match program.attach(name).and_then(|link| program.take_link(link)) {
+                        match program
+                            .attach(name)
+                            .and_then(|link| program.take_link(link))
+                        {
                             Ok(link) => {
                                 attached.links.raw.push(link);
                                 places += 1;
@@ -219,7 +241,9 @@ fn attach(ebpf: &mut Ebpf, tracefs: &Path) -> Result<Attached, Refused> {
             }
             _ => {
                 let program: &mut TracePoint = program.try_into().map_err(|e| refused(&e))?;
-                program.load().map_err(|error| denied(error, hook.program))?;
+                program
+                    .load()
+                    .map_err(|error| denied(error, hook.program))?;
                 for place in hook.places {
                     if let Place::Tracepoint(category, name) = place {
                         if !tracefs.join("events").join(category).join(name).exists() {
@@ -301,7 +325,11 @@ fn last_line(log: &str) -> String {
     log.lines()
         .rev()
         .map(str::trim)
-        .find(|line| !line.is_empty() && !line.starts_with("processed ") && !line.starts_with("verification time"))
+        .find(|line| {
+            !line.is_empty()
+                && !line.starts_with("processed ")
+                && !line.starts_with("verification time")
+        })
         .unwrap_or("no reason given")
         .to_owned()
 }
@@ -325,12 +353,14 @@ fn sentence(error: &dyn std::error::Error) -> String {
 fn log_programs(ebpf: &mut Ebpf) {
     match aya_log::EbpfLogger::init(ebpf) {
         Ok(mut logger) => {
-            let pump = std::thread::Builder::new().name("probe-log".into()).spawn(move || {
-                loop {
-                    logger.flush();
-                    std::thread::sleep(std::time::Duration::from_millis(100));
-                }
-            });
+            let pump = std::thread::Builder::new()
+                .name("probe-log".into())
+                .spawn(move || {
+                    loop {
+                        logger.flush();
+                        std::thread::sleep(std::time::Duration::from_millis(100));
+                    }
+                });
             if let Err(error) = pump {
                 log::warn!("the kernel programs' log cannot be read: {error}");
             }

@@ -28,14 +28,19 @@ pub enum Refused {
     )]
     NoTracefs(io::Error),
     #[error("the kernel refused the program `{program}`: {reason}")]
-    Program { program: &'static str, reason: String },
+    Program {
+        program: &'static str,
+        reason: String,
+    },
     #[error("the kernel programs could not be loaded: {0}")]
     Load(String),
     #[error(
         "process numbers differ from the kernel's own: the agent must run in the initial pid namespace (hostPID in a pod)"
     )]
     PidNamespace,
-    #[error("{0} objects are declared; the kernel tables hold {1} at most: split the policies over fewer paths")]
+    #[error(
+        "{0} objects are declared; the kernel tables hold {1} at most: split the policies over fewer paths"
+    )]
     TooMany(usize, usize),
 }
 

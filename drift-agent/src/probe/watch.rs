@@ -47,7 +47,11 @@ fn key_bytes(key: &Key) -> [u8; size_of::<Key>()] {
 fn gone(result: Result<(), MapError>) -> Result<(), MapError> {
     match result {
         Err(MapError::KeyNotFound) => Ok(()),
-        Err(MapError::SyscallError(error)) if error.io_error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+        Err(MapError::SyscallError(error))
+            if error.io_error.raw_os_error() == Some(libc::ENOENT) =>
+        {
+            Ok(())
+        }
         other => other,
     }
 }
@@ -61,7 +65,9 @@ impl Watch {
 
     fn maps(&self) -> std::sync::MutexGuard<'_, Maps> {
         // A panic while holding the lock leaves the tables as valid as before: each operation is one system call.
-        self.maps.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.maps
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// The kernel's name of what this thread opened last. `None`: the kernel half did not see it.

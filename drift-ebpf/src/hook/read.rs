@@ -10,7 +10,7 @@ use crate::{
     filter,
     kernel::{Task, argument},
     key,
-    map::{READERS, READ_ARMED},
+    map::{READ_ARMED, READERS},
 };
 
 /// `sys_enter` of the calls that read from a descriptor, their first argument.

@@ -40,7 +40,7 @@ fn try_inode_dirtied(ctx: &RawTracePointContext) -> Result<(), Fault> {
         return Ok(());
     }
     if flags & I_DIRTY_PAGES == 0 {
-        emit::stirred(slot);
+        emit::stirred(slot, key);
         return Ok(());
     }
     emit::change(&Change {

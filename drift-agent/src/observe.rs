@@ -1,0 +1,11 @@
+//! What is there: the ring of doorbells, and the only reader of the host.
+
+mod actor;
+mod decode;
+mod read;
+mod settle;
+
+pub use actor::{Identify, who};
+pub use decode::{Decoded, decode};
+pub use read::{Found, Host, Known, Look, Stat, Times, observe};
+pub use settle::{Settle, Wait};
