@@ -5,7 +5,7 @@ mod decode;
 mod read;
 mod settle;
 
-pub use actor::{Identify, who};
+pub use actor::{Identify, is_same_process};
 pub use decode::{Decoded, decode};
-pub use read::{Found, Host, Known, Look, Stat, Times, observe};
-pub use settle::{Settle, Wait};
+pub use read::{Found, Host, Known, Observed, Stat, Times, observe};
+pub use settle::{Settle, VANISHED, Wait};

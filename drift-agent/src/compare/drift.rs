@@ -17,3 +17,32 @@ pub enum Drift {
     /// Still being written: no two reads agreed.
     Unstable,
 }
+
+impl Drift {
+    /// Every kind.
+    pub const ALL: [Drift; 8] = [
+        Drift::Content,
+        Drift::Missing,
+        Drift::Type,
+        Drift::Mode,
+        Drift::Owner,
+        Drift::Relocated,
+        Drift::Unreadable,
+        Drift::Unstable,
+    ];
+
+    /// The kind's name in records, metrics and documents (the same that `Serialize` writes).
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Drift::Content => "content",
+            Drift::Missing => "missing",
+            Drift::Type => "type",
+            Drift::Mode => "mode",
+            Drift::Owner => "owner",
+            Drift::Relocated => "relocated",
+            Drift::Unreadable => "unreadable",
+            Drift::Unstable => "unstable",
+        }
+    }
+}

@@ -3,13 +3,13 @@
 use crate::{
     compare::Drift,
     declare::Declared,
-    observe::{Found, Look},
+    observe::{Found, Observed},
 };
 
 /// What differs, sorted, each kind once; empty: as declared.
 #[must_use]
-pub fn file(declared: &Declared, look: &Look) -> Vec<Drift> {
-    let digest = match &look.found {
+pub fn file(declared: &Declared, observed: &Observed) -> Vec<Drift> {
+    let digest = match &observed.found {
         Found::Absent => return vec![Drift::Missing],
         Found::Relocated => return vec![Drift::Relocated],
         Found::Unreadable(_) => return vec![Drift::Unreadable],
@@ -23,11 +23,11 @@ pub fn file(declared: &Declared, look: &Look) -> Vec<Drift> {
     if *digest != Some(declared.digest) {
         drifts.push(Drift::Content);
     }
-    if let Some(stat) = &look.stat {
+    if let Some(stat) = &observed.stat {
         if declared.mode.is_some_and(|mode| mode != stat.mode) {
             drifts.push(Drift::Mode);
         }
-        let other = |declared: Option<u32>, observed| declared.is_some_and(|id| id != observed);
+        let other = |declared: Option<u32>, id| declared.is_some_and(|declared| declared != id);
         if other(declared.uid, stat.uid) || other(declared.gid, stat.gid) {
             drifts.push(Drift::Owner);
         }
@@ -72,8 +72,8 @@ mod tests {
         }
     }
 
-    fn look(found: Found, mode: u32, uid: u32, gid: u32) -> Look {
-        Look {
+    fn look(found: Found, mode: u32, uid: u32, gid: u32) -> Observed {
+        Observed {
             found,
             stat: Some(Stat {
                 file_type: FileType::File,

@@ -2,7 +2,9 @@
 
 use std::{
     collections::HashMap,
+    ffi::OsStr,
     fs,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -35,7 +37,7 @@ impl Identify {
         Actor {
             pid: event.tgid,
             start_ns: event.start_ns,
-            comm: String::from_utf8_lossy(&event.comm[..end]).into_owned(),
+            comm: OsStr::from_bytes(&event.comm[..end]).to_owned(),
             exe: alive.then(|| executable(event.tgid)).flatten(),
             uid: event.uid,
             gid: event.gid,
@@ -56,12 +58,6 @@ impl Identify {
         }
         self.cgroups.get(&number).cloned()
     }
-}
-
-/// A short description for people: `sed (pid 4127, root)`.
-#[must_use]
-pub fn who(actor: &Actor) -> String {
-    format!("{} (pid {})", actor.comm, actor.pid)
 }
 
 /// Whether the process with this number is the one that started then: numbers are used again. /proc counts in ticks, so this may err within 10 ms.

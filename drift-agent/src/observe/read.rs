@@ -110,9 +110,9 @@ pub enum Found {
     File(Option<blake3::Hash>),
 }
 
-/// One look.
+/// One observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Look {
+pub struct Observed {
     pub found: Found,
     /// Of what stands there itself, not of what a link leads to.
     pub stat: Option<Stat>,
@@ -131,42 +131,42 @@ pub struct Known {
 pub type Rekey<'a> = &'a mut dyn FnMut(&Known);
 
 /// Looks at one declared path.
-pub fn observe(host: &Host, path: &Path, watch: Option<&Watch>, rekey: Rekey<'_>) -> Look {
-    let mut look = once(host, path, watch, rekey);
+pub fn observe(host: &Host, path: &Path, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
+    let mut observed = once(host, path, watch, rekey);
     for _ in 1..TRIES {
-        if look.found != Found::Unstable {
+        if observed.found != Found::Unstable {
             break;
         }
-        look = once(host, path, watch, rekey);
+        observed = once(host, path, watch, rekey);
     }
-    look
+    observed
 }
 
-fn once(host: &Host, path: &Path, watch: Option<&Watch>, rekey: Rekey<'_>) -> Look {
-    let mut look = Look {
+fn once(host: &Host, path: &Path, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
+    let mut observed = Observed {
         found: Found::Absent,
         stat: None,
         known: Known::default(),
     };
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         // The root directory: validation refuses it as a file's path.
-        look.found = Found::Other(FileType::Directory);
-        return look;
+        observed.found = Found::Other(FileType::Directory);
+        return observed;
     };
     let parent = match host.directory(parent, OFlags::PATH) {
         Ok(parent) => parent,
         Err(error) => {
-            look.found = in_the_way(error);
-            rekey(&look.known);
-            return look;
+            observed.found = in_the_way(error);
+            rekey(&observed.known);
+            return observed;
         }
     };
-    look.known.parent = watch.and_then(Watch::learned);
-    match read(parent.as_fd(), name, watch, &mut look, rekey) {
-        Ok(found) => look.found = found,
-        Err(error) => look.found = failed(error),
+    observed.known.parent = watch.and_then(Watch::learned);
+    match read(parent.as_fd(), name, watch, &mut observed, rekey) {
+        Ok(found) => observed.found = found,
+        Err(error) => observed.found = failed(error),
     }
-    look
+    observed
 }
 
 /// What an error on the way to the directory means.
@@ -190,19 +190,19 @@ fn read(
     parent: BorrowedFd<'_>,
     name: &OsStr,
     watch: Option<&Watch>,
-    look: &mut Look,
+    observed: &mut Observed,
     rekey: Rekey<'_>,
 ) -> io::Result<Found> {
     let before = match stat_at(parent, name) {
         Ok(stat) => stat,
         Err(error) => {
-            rekey(&look.known);
+            rekey(&observed.known);
             return Err(error);
         }
     };
-    look.stat = Some(before);
+    observed.stat = Some(before);
     if before.file_type != FileType::File {
-        rekey(&look.known);
+        rekey(&observed.known);
         return Ok(Found::Other(before.file_type));
     }
     // Non-blocking, should a FIFO have come to stand here since; no controlling terminal, should it be one.
@@ -217,7 +217,7 @@ fn read(
     let file = match opened {
         Ok(file) => File::from(file),
         Err(error) => {
-            rekey(&look.known);
+            rekey(&observed.known);
             return match error {
                 // It was a regular file a moment ago.
                 Errno::LOOP | Errno::NOENT | Errno::NXIO => Ok(Found::Unstable),
@@ -225,10 +225,10 @@ fn read(
             };
         }
     };
-    look.known.file = watch.and_then(Watch::learned);
-    rekey(&look.known);
+    observed.known.file = watch.and_then(Watch::learned);
+    rekey(&observed.known);
     let before = stat_of(file.as_fd())?;
-    look.stat = Some(before);
+    observed.stat = Some(before);
     if before.file_type != FileType::File {
         return Ok(Found::Unstable);
     }
@@ -237,7 +237,7 @@ fn read(
     }
     let digest = hash(&file)?;
     let after = stat_of(file.as_fd())?;
-    look.stat = Some(after);
+    observed.stat = Some(after);
     // The name must still lead to what was read.
     let named = stat_at(parent, name).ok();
     if before != after
@@ -326,7 +326,7 @@ mod tests {
 
     use super::*;
 
-    fn look(path: &Path) -> Look {
+    fn look(path: &Path) -> Observed {
         let host = Host::new(Path::new("/")).unwrap();
         observe(&host, path, None, &mut |_| {})
     }
@@ -336,9 +336,9 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f");
         fs::write(&path, "x").unwrap();
-        let look = look(&path);
-        assert_eq!(look.found, Found::File(Some(blake3::hash(b"x"))));
-        assert_eq!(look.stat.unwrap().size, 1);
+        let observed = look(&path);
+        assert_eq!(observed.found, Found::File(Some(blake3::hash(b"x"))));
+        assert_eq!(observed.stat.unwrap().size, 1);
     }
 
     #[test]
