@@ -2,6 +2,7 @@
 
 mod btf;
 mod counters;
+mod doorbell;
 mod hook;
 mod load;
 mod offsets;
@@ -10,7 +11,8 @@ mod tracefs;
 mod watch;
 
 pub use counters::Counters;
+pub use doorbell::Doorbell;
 pub use hook::{HOOKS, Hook};
-pub use load::{Probe, ProbeSettings};
+pub use load::{Attached, Probe, ProbeSettings};
 pub use refused::Refused;
 pub use watch::{Names, Watch};

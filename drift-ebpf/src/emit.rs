@@ -40,7 +40,9 @@ pub fn change(change: &Change) {
         unsafe {
             (*slot).tgid = actor::ids().0;
             (*slot).changed_ns = now;
-            (*slot).changes += 1;
+            if change.level as u32 == Level::Done as u32 {
+                (*slot).changes += 1;
+            }
         }
     }
     if !raise(change.slot, change.level) {

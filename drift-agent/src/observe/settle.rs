@@ -57,6 +57,8 @@ impl Settle {
     /// Takes in one doorbell of the object.
     pub fn heard(&mut self, heard: &Decoded, now: Instant) -> Wait {
         match heard.kind {
+            // Nobody's: the inode was made dirty, by a change of attributes or a read as well as by a write.
+            Kind::Write if heard.event.tgid == 0 => Wait::Until(now + QUIET),
             Kind::Write => {
                 let since = self.writing.map_or(now, |writing| writing.since);
                 self.writing = Some(Writing {
@@ -175,6 +177,18 @@ mod tests {
         );
         assert_eq!(settle.heard(&heard(Kind::Close, 7, 0), now), Wait::No);
         assert!(!settle.is_writing());
+    }
+
+    #[test]
+    fn a_dirty_inode_alone_is_no_writer() {
+        let now = Instant::now();
+        let mut settle = Settle::default();
+        assert_eq!(
+            settle.heard(&heard(Kind::Write, 0, 0), now),
+            Wait::Until(now + QUIET)
+        );
+        assert!(!settle.is_writing());
+        assert_eq!(settle.heard(&heard(Kind::Attr, 7, 0), now), Wait::No);
     }
 
     #[test]

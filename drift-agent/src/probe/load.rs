@@ -34,18 +34,19 @@ const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Objects (paths, directories, names) that the kernel tables hold at most: 24 bytes of mark each, and about 100 in each table.
 const MOST_OBJECTS: usize = 1 << 20;
 
+/// Bytes of the ring of changes: some 40,000 doorbells, and an object that has rung does not ring again before it was looked at.
+const RING: u32 = 4 << 20;
+
 /// How to load the kernel half.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeSettings {
     /// Objects to have room for.
     pub objects: usize,
-    /// Bytes of the ring of changes; a power of two.
-    pub ring: u32,
     /// Let the programs log what they do.
     pub debug: bool,
 }
 
-/// The loaded and attached kernel half. Dropping it detaches and unloads everything.
+/// The loaded and attached kernel half.
 pub struct Probe {
     /// Doorbells.
     pub changes: RingBuf<MapData>,
@@ -59,10 +60,19 @@ pub struct Probe {
     pub unseen: Vec<&'static str>,
     /// Room for objects.
     pub capacity: usize,
-    /// Held only to be dropped.
+    pub attached: Attached,
+}
+
+/// What keeps the programs loaded and attached. Dropping it detaches and unloads everything.
+pub struct Attached {
     _links: Links,
-    /// Holds the programs.
-    ebpf: Ebpf,
+    _programs: Ebpf,
+}
+
+impl std::fmt::Debug for Attached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attached").finish_non_exhaustive()
+    }
 }
 
 /// What keeps the programs attached.
@@ -121,7 +131,7 @@ impl Probe {
             .override_global("OFFSETS", offsets.as_bytes(), true)
             .override_global("KNOBS", knobs.as_bytes(), true)
             .override_global(aya_log::LEVEL, &log_level, false)
-            .map_max_entries("CHANGES", settings.ring);
+            .map_max_entries("CHANGES", RING);
         for map in [
             "LEVELS",
             "SLOTS",
@@ -133,7 +143,7 @@ impl Probe {
             loader.map_max_entries(map, capacity as u32);
         }
         let mut ebpf = loader.load(programs).map_err(refusal)?;
-        let Attached {
+        let Outcome {
             hooks,
             unseen,
             links,
@@ -162,8 +172,10 @@ impl Probe {
             hooks,
             unseen,
             capacity,
-            _links: links,
-            ebpf,
+            attached: Attached {
+                _links: links,
+                _programs: ebpf,
+            },
         };
         probe.answers()?;
         Ok(probe)
@@ -175,11 +187,6 @@ impl Probe {
         let key: Option<Key> = self.watch.learned();
         drop(root);
         key.map(|_| ()).ok_or(Refused::PidNamespace)
-    }
-
-    /// Programs in the kernel, for tests and status.
-    pub fn programs(&self) -> impl Iterator<Item = &str> {
-        self.ebpf.programs().map(|(name, _)| name)
     }
 }
 
@@ -194,14 +201,14 @@ fn own_tgid() -> io::Result<u32> {
         .ok_or_else(|| io::Error::other("/proc/self/status has no NSpid line"))
 }
 
-struct Attached {
+struct Outcome {
     hooks: usize,
     unseen: Vec<&'static str>,
     links: Links,
 }
 
-fn attach(ebpf: &mut Ebpf, tracefs: &Path) -> Result<Attached, Refused> {
-    let mut attached = Attached {
+fn attach(ebpf: &mut Ebpf, tracefs: &Path) -> Result<Outcome, Refused> {
+    let mut attached = Outcome {
         hooks: 0,
         unseen: Vec::new(),
         links: Links::default(),

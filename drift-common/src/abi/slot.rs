@@ -34,7 +34,7 @@ pub enum Level {
 pub struct Slot {
     /// When the newest change was seen, nanoseconds since boot.
     pub changed_ns: u64,
-    /// Changes seen, ever (approximate when two CPUs change one object in the same nanoseconds).
+    /// Complete changes seen, ever: an open, write and close is one (approximate when two CPUs change one object in the same nanoseconds).
     pub changes: u64,
     /// The thread group that made the newest change. Differs from the doorbell's when a second process came in between.
     pub tgid: u32,
