@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use crate::{demo, machine, setup, step::Step, test, tidy, workspace::Workspace};
+use crate::{build, demo, machine, setup, step::Step, test, tidy, workspace::Workspace};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,8 +31,8 @@ enum Check {
     Fmt,
     /// Documents, names and tree fit together.
     Tidy,
-    /// What building the kernel programs needs is there.
-    Setup,
+    /// The kernel programs can be built: what that needs is there, or is installed now.
+    Probes,
     /// Licences, sources and duplicates of the dependencies are as deny.toml has them.
     Deny,
     /// No lint of the host crates and of their tests has anything to say.
@@ -49,7 +49,7 @@ impl Check {
     const ALL: [Check; 8] = [
         Check::Fmt,
         Check::Tidy,
-        Check::Setup,
+        Check::Probes,
         Check::Deny,
         Check::Clippy,
         Check::ClippyKernel,
@@ -61,7 +61,7 @@ impl Check {
         match self {
             Check::Fmt => "fmt",
             Check::Tidy => "tidy",
-            Check::Setup => "setup",
+            Check::Probes => "probes",
             Check::Deny => "deny",
             Check::Clippy => "clippy",
             Check::ClippyKernel => "clippy-kernel",
@@ -78,7 +78,7 @@ impl Check {
                 .hint("Type `cargo fmt --all`.")
                 .run(),
             Check::Tidy => tidy::run(&tidy::Args {}),
-            Check::Setup => setup::ensure(workspace).map(|_| ()),
+            Check::Probes => build::probes(workspace, &setup::ensure(workspace)?).map(drop),
             Check::Deny => deny(workspace),
             Check::Clippy => cargo("lint the host crates")
                 .args(["clippy", "--workspace", "--exclude", "drift-ebpf"])

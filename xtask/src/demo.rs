@@ -114,7 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut tally = Tally::default();
     for tool in drifts::all(&scene) {
         interrupt.check()?;
-        let row = show_one(&tool, &scene, sensor, &agent, &interrupt)?;
+        let row = show_one(&tool, &scene, sensor, &mut agent, &interrupt)?;
         tally.count(&row);
         out.row(&row)?;
         if !row.complaints.is_empty() && !args.keep_going {
@@ -158,7 +158,7 @@ fn show_one(
     tool: &Tool,
     scene: &Scene,
     sensor: Sensor,
-    agent: &Agent,
+    agent: &mut Agent,
     interrupt: &Interrupt,
 ) -> Result<Row> {
     agent.forget_earlier_records();
@@ -227,7 +227,7 @@ impl Tally {
             (table::median(&self.seen_ns), table::median(&self.heal_ns))
         {
             out.wrapped(&format!(
-                "Half of them were seen within {}, and healed within {} of being seen.",
+                "Median: seen {} after the change, healed {} after that.",
                 table::time(seen),
                 table::time(healed)
             ))?;

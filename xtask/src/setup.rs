@@ -72,6 +72,7 @@ impl Toolchain {
             "RUSTUP_TOOLCHAIN",
             "RUSTDOC",
             "RUSTFLAGS",
+            "CARGO_ENCODED_RUSTFLAGS",
             "RUSTC_WRAPPER",
             "RUSTC_WORKSPACE_WRAPPER",
             "CARGO_BUILD_TARGET",

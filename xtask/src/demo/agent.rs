@@ -147,13 +147,16 @@ impl Agent {
     }
 
     /// The next record and when it came; `None` when none came for a moment.
-    pub(super) fn next_record(&self) -> Result<Option<(Record, Instant)>> {
+    pub(super) fn next_record(&mut self) -> Result<Option<(Record, Instant)>> {
         match self.lines.recv_timeout(TICK) {
             Ok(Line::Record(record, at)) => Ok(Some((*record, at))),
             Ok(Line::Odd(line)) => bail!("the agent wrote a line that is no record: {line}"),
             Err(RecvTimeoutError::Timeout) => Ok(None),
             Err(RecvTimeoutError::Disconnected) => {
-                bail!("the agent has ended by itself\n{}", self.report())
+                let how = self
+                    .wait_for_end(STOP)?
+                    .map_or_else(|| "it only closed its output".to_owned(), step::ended);
+                bail!("the agent ended by itself ({how})\n{}", self.report())
             }
         }
     }
@@ -161,19 +164,13 @@ impl Agent {
     /// Asks it to end, as a service manager would, and holds it to status 0.
     pub(super) fn stop(&mut self, interrupt: &Interrupt) -> Result<()> {
         self.signal(Signal::TERM)?;
-        let deadline = Instant::now() + STOP;
-        let status = loop {
-            if let Some(status) = self.reap()? {
-                break status;
-            }
+        let Some(status) = self.wait_for_end(STOP)? else {
             interrupt.check()?;
-            ensure!(
-                Instant::now() < deadline,
+            bail!(
                 "the agent did not end within {} s of SIGTERM\n{}",
                 STOP.as_secs(),
                 self.report()
             );
-            std::thread::sleep(TICK);
         };
         if let Some(reader) = self.reader.take()
             && reader.join().is_err()
@@ -189,8 +186,16 @@ impl Agent {
         Ok(())
     }
 
-    fn reap(&mut self) -> Result<Option<ExitStatus>> {
-        self.child.try_wait().context("waiting for the agent")
+    /// How it ended; `None` when it is still running after `patience`.
+    fn wait_for_end(&mut self, patience: Duration) -> Result<Option<ExitStatus>> {
+        let deadline = Instant::now() + patience;
+        loop {
+            let ended = self.child.try_wait().context("waiting for the agent")?;
+            if ended.is_some() || Instant::now() >= deadline {
+                return Ok(ended);
+            }
+            std::thread::sleep(TICK);
+        }
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
@@ -203,17 +208,11 @@ impl Agent {
 /// However the demo ends, the agent ends with it: asked first, then forced.
 impl Drop for Agent {
     fn drop(&mut self) {
-        let is_gone = |agent: &mut Agent| matches!(agent.child.try_wait(), Ok(Some(_)) | Err(_));
-        if is_gone(self) {
+        let is_gone = |ended: Result<Option<ExitStatus>>| !matches!(ended, Ok(None));
+        if is_gone(self.wait_for_end(Duration::ZERO))
+            || self.signal(Signal::TERM).is_ok() && is_gone(self.wait_for_end(STOP))
+        {
             return;
-        }
-        let asked = self.signal(Signal::TERM).is_ok();
-        let deadline = Instant::now() + STOP;
-        while asked && Instant::now() < deadline {
-            if is_gone(self) {
-                return;
-            }
-            std::thread::sleep(TICK);
         }
         if let Err(error) = self.child.kill().and_then(|()| self.child.wait()) {
             eprintln!(
