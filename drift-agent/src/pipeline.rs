@@ -92,7 +92,7 @@ struct Ears {
 }
 
 /// All state.
-pub struct Pipeline {
+struct Pipeline {
     settings: Settings,
     reporter: Reporter,
     host: Arc<Host>,
@@ -122,6 +122,7 @@ pub struct Pipeline {
 }
 
 /// What `run` needs beside its settings.
+#[derive(Debug)]
 pub struct Parts {
     pub settings: Settings,
     pub reporter: Reporter,
@@ -244,7 +245,7 @@ async fn rung(ears: &mut Option<Ears>) {
                 error!(
                     "waiting for the kernel programs failed ({error}): changes are found by scanning until the next start"
                 );
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         }
         None => std::future::pending().await,
@@ -317,7 +318,7 @@ impl Pipeline {
         }
         // What has rung for the old table of slots says nothing in the new one; all is looked at below.
         if let Some(ears) = ears {
-            while ears.changes.next().is_some() {}
+            while ears.changes.take().is_some() {}
             while ears.loads.next().is_some() {}
         }
         let objects = Arc::new(Objects::new(&snapshot.files));

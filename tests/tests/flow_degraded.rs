@@ -12,7 +12,10 @@ use drift_tests::{
 fn is_built(test: &str) -> bool {
     let built = std::env::var_os("DRIFT_AGENT").is_some();
     if !built {
-        skip(test, "DRIFT_AGENT is not set: run the tests with `cargo xtask test`");
+        skip(
+            test,
+            "DRIFT_AGENT is not set: run the tests with `cargo xtask test`",
+        );
     }
     built
 }
@@ -32,7 +35,10 @@ fn scanning_finds_and_heals_every_second_and_says_why_nobody_is_named() -> Resul
     fs::write(&app, "other\n")?;
     let detected = agent.event(mark, "config.drift.detected", &app)?;
     ensure!(detected["cause"] == "scan", "{detected}");
-    ensure!(detected["actor"].is_null() && detected["actor_unknown"].is_string(), "{detected}");
+    ensure!(
+        detected["actor"].is_null() && detected["actor_unknown"].is_string(),
+        "{detected}"
+    );
     agent.event(mark, "config.drift.healed", &app)?;
     ensure!(fs::read_to_string(&app)? == "declared\n");
     ensure!(agent.stop()?.success());
@@ -43,7 +49,14 @@ fn scanning_finds_and_heals_every_second_and_says_why_nobody_is_named() -> Resul
 fn unprivileged(scene: &Scene, sensor: &str) -> Command {
     let mut command = Command::new("setpriv");
     command
-        .args(["--reuid=65534", "--regid=65534", "--clear-groups", "--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"])
+        .args([
+            "--reuid=65534",
+            "--regid=65534",
+            "--clear-groups",
+            "--inh-caps=-all",
+            "--bounding-set=-all",
+            "--no-new-privs",
+        ])
         .arg(program())
         .arg("run")
         .arg("--policies")
@@ -56,7 +69,8 @@ fn unprivileged(scene: &Scene, sensor: &str) -> Command {
 
 #[test]
 fn without_capabilities_it_goes_on_by_scanning_and_insisting_on_probes_is_refused() -> Result<()> {
-    const TEST: &str = "without_capabilities_it_goes_on_by_scanning_and_insisting_on_probes_is_refused";
+    const TEST: &str =
+        "without_capabilities_it_goes_on_by_scanning_and_insisting_on_probes_is_refused";
     if !is_built(TEST) {
         return Ok(());
     }
@@ -71,7 +85,8 @@ fn without_capabilities_it_goes_on_by_scanning_and_insisting_on_probes_is_refuse
     let state = scene.root().join("state-of-nobody");
     fs::create_dir(&state)?;
     for path in [scene.root(), &state, &scene.tree(), &scene.at("app.conf")] {
-        std::os::unix::fs::chown(path, Some(65534), Some(65534)).context("giving the scene to nobody")?;
+        std::os::unix::fs::chown(path, Some(65534), Some(65534))
+            .context("giving the scene to nobody")?;
     }
     // The built agent may stand in a folder that nobody else may enter.
     let output = unprivileged(&scene, "tracepoint").output()?;
@@ -80,17 +95,30 @@ fn without_capabilities_it_goes_on_by_scanning_and_insisting_on_probes_is_refuse
         skip(TEST, "the built agent cannot be reached by another user");
         return Ok(());
     }
-    ensure!(!output.status.success() && said.contains("no probes (not-allowed)"), "{said}");
+    ensure!(
+        !output.status.success() && said.contains("no probes (not-allowed)"),
+        "{said}"
+    );
 
     let agent = Agent::spawn(unprivileged(&scene, "auto"))?;
     let app = scene.at("app.conf");
     agent.wait(0, "the active policy", |records| {
-        records.iter().any(|record| record["event"] == "config.policy.activated").then_some(())
+        records
+            .iter()
+            .any(|record| record["event"] == "config.policy.activated")
+            .then_some(())
     })?;
     fs::write(&app, "other\n")?;
     let detected = agent.event(0, "config.drift.detected", &app)?;
-    ensure!(detected["actor"].is_null() && detected["cause"] != "kernel", "{detected}");
-    ensure!(agent.errors().contains("degraded: no probes (not-allowed)"), "{}", agent.errors());
+    ensure!(
+        detected["actor"].is_null() && detected["cause"] != "kernel",
+        "{detected}"
+    );
+    ensure!(
+        agent.errors().contains("degraded: no probes (not-allowed)"),
+        "{}",
+        agent.errors()
+    );
     ensure!(agent.stop()?.success());
     Ok(())
 }

@@ -47,31 +47,74 @@ fn every_way_an_ordinary_tool_drifts_a_file_is_seen_attributed_and_healed() -> R
     let name = app.display().to_string();
     let limits = scene.at("sub/limits.conf");
 
-    drifts(&agent, &app, "content", || tool("sed", &["-i", "s/80/81/", &name]))?;
-    drifts(&agent, &app, "content", || tool("sh", &["-c", &format!("echo evil >> {name}")]))?;
-    drifts(&agent, &app, "content", || tool("python3", &["-c", &format!("open('{name}', 'w').write('x')")]))?;
-    drifts(&agent, &app, "content", || tool("truncate", &["-s", "3", &name]))?;
-    drifts(&agent, &app, "content", || tool("dd", &["if=/dev/zero", &format!("of={name}"), "count=1", "status=none"]))?;
+    drifts(&agent, &app, "content", || {
+        tool("sed", &["-i", "s/80/81/", &name])
+    })?;
+    drifts(&agent, &app, "content", || {
+        tool("sh", &["-c", &format!("echo evil >> {name}")])
+    })?;
+    drifts(&agent, &app, "content", || {
+        tool(
+            "python3",
+            &["-c", &format!("open('{name}', 'w').write('x')")],
+        )
+    })?;
+    drifts(&agent, &app, "content", || {
+        tool("truncate", &["-s", "3", &name])
+    })?;
+    drifts(&agent, &app, "content", || {
+        tool(
+            "dd",
+            &[
+                "if=/dev/zero",
+                &format!("of={name}"),
+                "count=1",
+                "status=none",
+            ],
+        )
+    })?;
     drifts(&agent, &app, "content", || {
         fs::write(scene.elsewhere().join("new"), "other")?;
         tool("mv", &[&scene.elsewhere().join("new"), &app])
     })?;
-    drifts(&agent, &app, "content", || tool("cp", &["/etc/passwd", &name]))?;
+    drifts(&agent, &app, "content", || {
+        tool("cp", &["/etc/passwd", &name])
+    })?;
     drifts(&agent, &app, "mode", || tool("chmod", &["666", &name]))?;
     drifts(&agent, &app, "owner", || tool("chown", &["1234", &name]))?;
     drifts(&agent, &app, "missing", || tool("rm", &[&app]))?;
-    drifts(&agent, &app, "missing", || tool("mv", &[&app, &scene.elsewhere().join("away")]))?;
-    drifts(&agent, &app, "type", || tool("ln", &["-sf", "/etc/passwd", &name]))?;
-    drifts(&agent, &app, "type", || tool("sh", &["-c", &format!("rm {name}; exec mkfifo {name}")]))?;
-    drifts(&agent, &app, "type", || tool("sh", &["-c", &format!("rm {name}; exec mkdir {name}")]))?;
-    drifts(&agent, &limits, "missing", || tool("rm", &["-r", &scene.at("sub").display().to_string()]))?;
-    drifts(&agent, &limits, "missing", || tool("mv", &[scene.at("sub"), scene.at("sub.off")]))?;
+    drifts(&agent, &app, "missing", || {
+        tool("mv", &[&app, &scene.elsewhere().join("away")])
+    })?;
+    drifts(&agent, &app, "type", || {
+        tool("ln", &["-sf", "/etc/passwd", &name])
+    })?;
+    drifts(&agent, &app, "type", || {
+        tool("sh", &["-c", &format!("rm {name}; exec mkfifo {name}")])
+    })?;
+    drifts(&agent, &app, "type", || {
+        tool("sh", &["-c", &format!("rm {name}; exec mkdir {name}")])
+    })?;
+    drifts(&agent, &limits, "missing", || {
+        tool("rm", &["-r", &scene.at("sub").display().to_string()])
+    })?;
+    drifts(&agent, &limits, "missing", || {
+        tool("mv", &[scene.at("sub"), scene.at("sub.off")])
+    })?;
 
     ensure!(fs::read_to_string(&app)? == "listen = 80\n");
     ensure!(fs::metadata(&app)?.permissions().mode() & 0o7777 == 0o640);
     ensure!(fs::read_to_string(&limits)? == "soft 1\n");
-    let left: Vec<_> = fs::read_dir(scene.tree())?.filter_map(Result::ok).map(|entry| entry.file_name()).collect();
-    ensure!(!left.iter().any(|name| name.to_string_lossy().contains(".drift-")), "{left:?}");
+    let left: Vec<_> = fs::read_dir(scene.tree())?
+        .filter_map(Result::ok)
+        .map(|entry| entry.file_name())
+        .collect();
+    ensure!(
+        !left
+            .iter()
+            .any(|name| name.to_string_lossy().contains(".drift-")),
+        "{left:?}"
+    );
     ensure!(agent.stop()?.success());
     Ok(())
 }
@@ -118,10 +161,16 @@ fn a_missing_file_without_a_declared_mode_becomes_0644_root() -> Result<()> {
     let agent = Agent::start(&scene, &[])?;
     let app = scene.at("deep/er/app.conf");
     let detected = agent.event(0, "config.drift.detected", &app)?;
-    ensure!(detected["cause"] == "start" && detected["actor"].is_null(), "{detected}");
+    ensure!(
+        detected["cause"] == "start" && detected["actor"].is_null(),
+        "{detected}"
+    );
     agent.event(0, "config.drift.healed", &app)?;
     let meta = fs::metadata(&app)?;
-    ensure!((meta.mode() & 0o7777, meta.uid(), meta.gid()) == (0o644, 0, 0), "{meta:?}");
+    ensure!(
+        (meta.mode() & 0o7777, meta.uid(), meta.gid()) == (0o644, 0, 0),
+        "{meta:?}"
+    );
     ensure!(fs::metadata(scene.at("deep"))?.mode() & 0o7777 == 0o755);
     Ok(())
 }
@@ -149,7 +198,13 @@ fn observing_is_the_default_and_changes_nothing() -> Result<()> {
     let mark = agent.mark();
     fs::write(&app, "declared\n")?;
     agent.event(mark, "config.touched", &app)?;
-    ensure!(!agent.since(0).iter().any(|record| record["event"].as_str().is_some_and(|event| event.contains("heal"))), "{}", agent.all());
+    ensure!(
+        !agent.since(0).iter().any(|record| record["event"]
+            .as_str()
+            .is_some_and(|event| event.contains("heal"))),
+        "{}",
+        agent.all()
+    );
     ensure!(fs::read_to_string(&app)? == "declared\n");
     Ok(())
 }
@@ -175,7 +230,13 @@ fn a_half_written_file_is_not_a_drift() -> Result<()> {
     let detected = agent.event(mark, "config.drift.detected", &app)?;
     ensure!(detected["observed"]["size"] == 6, "{detected}");
     let all: Vec<_> = agent.since(mark);
-    ensure!(all.iter().filter(|record| record["event"] == "config.drift.detected").count() == 1, "{all:?}");
+    ensure!(
+        all.iter()
+            .filter(|record| record["event"] == "config.drift.detected")
+            .count()
+            == 1,
+        "{all:?}"
+    );
     // A writer that never closes is not waited for for ever.
     let mark = agent.mark();
     let mut writer = fs::OpenOptions::new().append(true).open(&app)?;
@@ -200,7 +261,10 @@ fn a_killed_agent_finds_at_its_start_what_happened_meanwhile() -> Result<()> {
     let agent = Agent::start(&scene, &[])?;
     let detected = agent.event(0, "config.drift.detected", &app)?;
     ensure!(detected["cause"] == "start", "{detected}");
-    ensure!(detected["actor"].is_null() && detected["actor_unknown"].is_string(), "{detected}");
+    ensure!(
+        detected["actor"].is_null() && detected["actor_unknown"].is_string(),
+        "{detected}"
+    );
     agent.event(0, "config.drift.healed", &app)?;
     ensure!(fs::read_to_string(&app)? == "declared\n");
     Ok(())
@@ -242,9 +306,16 @@ fn a_planted_link_in_the_way_is_reported_and_not_followed() -> Result<()> {
     let mark = agent.mark();
     fs::rename(scene.at("sub"), scene.at("sub.real"))?;
     std::os::unix::fs::symlink(scene.elsewhere(), scene.at("sub"))?;
-    let suppressed = agent.event(mark, "config.drift.heal_suppressed", &scene.at("sub/app.conf"))?;
+    let suppressed = agent.event(
+        mark,
+        "config.drift.heal_suppressed",
+        &scene.at("sub/app.conf"),
+    )?;
     ensure!(suppressed["reason"] == "relocated", "{suppressed}");
-    ensure!(fs::read_dir(scene.elsewhere())?.next().is_none(), "something was written through the link");
+    ensure!(
+        fs::read_dir(scene.elsewhere())?.next().is_none(),
+        "something was written through the link"
+    );
     // The way is free again.
     let mark = agent.mark();
     fs::remove_file(scene.at("sub"))?;

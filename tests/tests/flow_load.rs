@@ -14,7 +14,10 @@ use drift_tests::{
 use serde_json::Value;
 
 fn count(records: &[Value], event: &str) -> usize {
-    records.iter().filter(|record| record["event"] == event).count()
+    records
+        .iter()
+        .filter(|record| record["event"] == event)
+        .count()
 }
 
 /// Changes a record speaks for: one, or as many as its message says.
@@ -61,10 +64,19 @@ fn a_thousand_drifts_of_one_file_are_all_told_and_end_healed() -> Result<()> {
         .map(changes)
         .sum();
     ensure!(told >= 1000, "told {told} of 1000");
-    ensure!(count(&records, "config.drift.heal_suppressed") >= 1, "nobody said that healing was held");
+    ensure!(
+        count(&records, "config.drift.heal_suppressed") >= 1,
+        "nobody said that healing was held"
+    );
     let (memory, descriptors) = agent.footprint()?;
-    ensure!(memory < memory_before + (4 << 20), "memory grew from {memory_before} to {memory}");
-    ensure!(descriptors <= descriptors_before + 2, "descriptors grew from {descriptors_before} to {descriptors}");
+    ensure!(
+        memory < memory_before + (4 << 20),
+        "memory grew from {memory_before} to {memory}"
+    );
+    ensure!(
+        descriptors <= descriptors_before + 2,
+        "descriptors grew from {descriptors_before} to {descriptors}"
+    );
     Ok(())
 }
 
@@ -74,8 +86,13 @@ fn five_hundred_files_drifted_at_once_are_as_declared_within_two_seconds() -> Re
         return Ok(());
     }
     let scene = Scene::new()?;
-    let names: Vec<&'static str> = (0..500).map(|number| &*format!("d{}/f{number}.conf", number % 20).leak()).collect();
-    let files: Vec<_> = names.iter().map(|name| file(name, &format!("content of {name}\n"))).collect();
+    let names: Vec<&'static str> = (0..500)
+        .map(|number| &*format!("d{}/f{number}.conf", number % 20).leak())
+        .collect();
+    let files: Vec<_> = names
+        .iter()
+        .map(|name| file(name, &format!("content of {name}\n")))
+        .collect();
     scene.lay_out(&files)?;
     scene.declare("1.0.0", HEAL, &files)?;
     let agent = Agent::start(&scene, &[])?;
@@ -86,7 +103,9 @@ fn five_hundred_files_drifted_at_once_are_as_declared_within_two_seconds() -> Re
     let wrong = || {
         files
             .iter()
-            .filter(|file| fs::read_to_string(scene.at(file.path)).ok().as_ref() != Some(&file.content))
+            .filter(|file| {
+                fs::read_to_string(scene.at(file.path)).ok().as_ref() != Some(&file.content)
+            })
             .count()
     };
     let ended = wait::until(Duration::from_secs(20), || match wrong() {
@@ -99,8 +118,14 @@ fn five_hundred_files_drifted_at_once_are_as_declared_within_two_seconds() -> Re
     println!("500 files: as declared {took:?} after the last of them was drifted");
     // The figure itself is printed and stands in the notes; a loaded machine must not fail the test.
     ensure!(took < Duration::from_secs(10), "{took:?}");
-    agent.wait(0, "500 heals", |records| (count(records, "config.drift.healed") == 500).then_some(()))?;
-    ensure!(count(&agent.since(0), "config.drift.heal_failed") == 0, "{}", agent.all());
+    agent.wait(0, "500 heals", |records| {
+        (count(records, "config.drift.healed") == 500).then_some(())
+    })?;
+    ensure!(
+        count(&agent.since(0), "config.drift.heal_failed") == 0,
+        "{}",
+        agent.all()
+    );
     Ok(())
 }
 
@@ -111,7 +136,9 @@ fn a_writer_stopped_reader_loses_no_file() -> Result<()> {
     }
     // The agent is stopped while every file changes: all of it waits in the ring and in the marks.
     let scene = Scene::new()?;
-    let names: Vec<&'static str> = (0..300).map(|number| &*format!("f{number}.conf").leak()).collect();
+    let names: Vec<&'static str> = (0..300)
+        .map(|number| &*format!("f{number}.conf").leak())
+        .collect();
     let files: Vec<_> = names.iter().map(|name| file(name, "declared\n")).collect();
     scene.lay_out(&files)?;
     scene.declare("1.0.0", DEFAULT, &files)?;
@@ -123,9 +150,15 @@ fn a_writer_stopped_reader_loses_no_file() -> Result<()> {
         }
     }
     agent.signal(rustix::process::Signal::CONT)?;
-    agent.wait(0, "300 drifts", |records| (count(records, "config.drift.detected") >= 300).then_some(()))?;
+    agent.wait(0, "300 drifts", |records| {
+        (count(records, "config.drift.detected") >= 300).then_some(())
+    })?;
     let digest = format!("blake3:{}", blake3::hash(b"round 19\n").to_hex());
-    for record in agent.since(0).iter().filter(|record| record["event"] == "config.drift.detected") {
+    for record in agent
+        .since(0)
+        .iter()
+        .filter(|record| record["event"] == "config.drift.detected")
+    {
         ensure!(record["observed"]["digest"] == digest.as_str(), "{record}");
         ensure!(record["cause"] == "kernel", "{record}");
     }

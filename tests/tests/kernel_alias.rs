@@ -68,7 +68,14 @@ fn a_write_through_a_bind_mount_is_seen() -> Result<()> {
     check("a_write_through_a_bind_mount_is_seen", |scene| {
         let place = scene.elsewhere().join("bound");
         fs::create_dir(&place)?;
-        tool("mount", &["--bind", &scene.tree().display().to_string(), &place.display().to_string()])?;
+        tool(
+            "mount",
+            &[
+                "--bind",
+                &scene.tree().display().to_string(),
+                &place.display().to_string(),
+            ],
+        )?;
         let bind = Bind(place);
         append(&bind.0.join("app.conf"))
     })
@@ -129,7 +136,10 @@ fn a_change_of_mode_through_a_link_is_seen() -> Result<()> {
     std::os::unix::fs::symlink(scene.at("app.conf"), &link)?;
     tool("chmod", &["666", &link.display().to_string()])?;
     let detected = agent.event(0, "config.drift.detected", &scene.at("app.conf"))?;
-    ensure!(detected["cause"] == "kernel" && detected["drift"] == serde_json::json!(["mode"]), "{detected}");
+    ensure!(
+        detected["cause"] == "kernel" && detected["drift"] == serde_json::json!(["mode"]),
+        "{detected}"
+    );
     agent.event(0, "config.drift.healed", &scene.at("app.conf"))?;
     Ok(())
 }
@@ -153,11 +163,18 @@ fn an_inode_number_that_is_used_again_is_not_mistaken_for_the_declared_file() ->
     fs::write(&stranger, "x")?;
     let same = fs::metadata(&stranger)?.ino() == number;
     let detected = agent.event(0, "config.drift.detected", &scene.at("app.conf"))?;
-    ensure!(detected["drift"] == serde_json::json!(["missing"]), "{detected}");
+    ensure!(
+        detected["drift"] == serde_json::json!(["missing"]),
+        "{detected}"
+    );
     let mark = agent.mark();
     append(&stranger)?;
     fs::write(scene.at("app.conf"), "declared\n")?;
     agent.event(mark, "config.drift.resolved", &scene.at("app.conf"))?;
-    ensure!(agent.since(mark).len() == 1, "number reused: {same}; {}", agent.all());
+    ensure!(
+        agent.since(mark).len() == 1,
+        "number reused: {same}; {}",
+        agent.all()
+    );
     Ok(())
 }

@@ -164,7 +164,7 @@ fn once(host: &Host, path: &Path, watch: Option<&Watch>, rekey: Rekey<'_>) -> Ob
     observed.known.parent = watch.and_then(Watch::learned);
     match read(parent.as_fd(), name, watch, &mut observed, rekey) {
         Ok(found) => observed.found = found,
-        Err(error) => observed.found = failed(error),
+        Err(error) => observed.found = failed(&error),
     }
     observed
 }
@@ -179,7 +179,7 @@ fn in_the_way(error: Errno) -> Found {
 }
 
 /// What an error on the file itself means.
-fn failed(error: io::Error) -> Found {
+fn failed(error: &io::Error) -> Found {
     match error.kind() {
         io::ErrorKind::NotFound => Found::Absent,
         kind => Found::Unreadable(kind),

@@ -68,7 +68,7 @@ impl Pipeline {
         let Some(ears) = ears else {
             return Ok(());
         };
-        while let Some(item) = ears.changes.next() {
+        while let Some(item) = ears.changes.take() {
             match decode(&item) {
                 Ok(heard) => {
                     drop(item);

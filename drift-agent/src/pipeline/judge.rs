@@ -40,13 +40,13 @@ impl Pipeline {
                 generation,
                 index,
                 looked,
-            } if generation == self.generation => self.looked(index, looked, ears),
+            } if generation == self.generation => self.looked(index, &looked, ears),
             Done::Heal {
                 generation,
                 index,
                 result,
                 looked,
-            } if generation == self.generation => self.healed(index, result, looked, ears),
+            } if generation == self.generation => self.healed(index, result, &looked, ears),
             Done::Sweep {
                 generation,
                 changed,
@@ -64,7 +64,7 @@ impl Pipeline {
     fn looked(
         &mut self,
         index: usize,
-        looked: Looked,
+        looked: &Looked,
         ears: &mut Option<Ears>,
     ) -> Result<(), PipelineError> {
         if looked.overtaken {
@@ -103,7 +103,7 @@ impl Pipeline {
             return Ok(());
         }
         state.overtaken = 0;
-        self.verdict(index, &why, &drifts, &looked)?;
+        self.verdict(index, &why, &drifts, looked)?;
         self.after_look(index, now);
         if let Some(first) = &mut self.first {
             *first = first.saturating_sub(1);
@@ -284,7 +284,7 @@ impl Pipeline {
         &mut self,
         index: usize,
         result: Result<Healed, HealError>,
-        looked: Looked,
+        looked: &Looked,
         ears: &mut Option<Ears>,
     ) -> Result<(), PipelineError> {
         if let Some(ears) = ears {

@@ -32,7 +32,7 @@ impl Doorbell {
     }
 
     /// The next record, if there is one.
-    pub fn next(&mut self) -> Option<RingBufItem<'_>> {
+    pub fn take(&mut self) -> Option<RingBufItem<'_>> {
         self.ring.get_mut().next()
     }
 }

@@ -142,7 +142,7 @@ impl Probe {
         ] {
             loader.map_max_entries(map, capacity as u32);
         }
-        let mut ebpf = loader.load(programs).map_err(refusal)?;
+        let mut ebpf = loader.load(programs).map_err(|error| refusal(&error))?;
         let Outcome {
             hooks,
             unseen,
@@ -152,22 +152,33 @@ impl Probe {
             log_programs(&mut ebpf);
         }
         let probe = Probe {
-            changes: RingBuf::try_from(take(&mut ebpf, "CHANGES")?).map_err(map_refusal)?,
-            loads: RingBuf::try_from(take(&mut ebpf, "LOADS")?).map_err(map_refusal)?,
+            changes: RingBuf::try_from(take(&mut ebpf, "CHANGES")?)
+                .map_err(|error| map_refusal(&error))?,
+            loads: RingBuf::try_from(take(&mut ebpf, "LOADS")?)
+                .map_err(|error| map_refusal(&error))?,
             counters: Counters::new(
-                PerCpuArray::try_from(take(&mut ebpf, "COUNTERS")?).map_err(map_refusal)?,
+                PerCpuArray::try_from(take(&mut ebpf, "COUNTERS")?)
+                    .map_err(|error| map_refusal(&error))?,
             ),
             watch: Watch::new(Maps {
-                levels: Array::try_from(take(&mut ebpf, "LEVELS")?).map_err(map_refusal)?,
-                slots: Array::try_from(take(&mut ebpf, "SLOTS")?).map_err(map_refusal)?,
-                inodes: HashMap::try_from(take(&mut ebpf, "INODES")?).map_err(map_refusal)?,
-                dirs: HashMap::try_from(take(&mut ebpf, "DIRS")?).map_err(map_refusal)?,
-                names: HashMap::try_from(take(&mut ebpf, "NAMES")?).map_err(map_refusal)?,
+                levels: Array::try_from(take(&mut ebpf, "LEVELS")?)
+                    .map_err(|error| map_refusal(&error))?,
+                slots: Array::try_from(take(&mut ebpf, "SLOTS")?)
+                    .map_err(|error| map_refusal(&error))?,
+                inodes: HashMap::try_from(take(&mut ebpf, "INODES")?)
+                    .map_err(|error| map_refusal(&error))?,
+                dirs: HashMap::try_from(take(&mut ebpf, "DIRS")?)
+                    .map_err(|error| map_refusal(&error))?,
+                names: HashMap::try_from(take(&mut ebpf, "NAMES")?)
+                    .map_err(|error| map_refusal(&error))?,
                 names_anywhere: HashMap::try_from(take(&mut ebpf, "NAMES_ANYWHERE")?)
-                    .map_err(map_refusal)?,
-                learned: HashMap::try_from(take(&mut ebpf, "LEARNED")?).map_err(map_refusal)?,
-                readers: HashMap::try_from(take(&mut ebpf, "READERS")?).map_err(map_refusal)?,
-                read_armed: Array::try_from(take(&mut ebpf, "READ_ARMED")?).map_err(map_refusal)?,
+                    .map_err(|error| map_refusal(&error))?,
+                learned: HashMap::try_from(take(&mut ebpf, "LEARNED")?)
+                    .map_err(|error| map_refusal(&error))?,
+                readers: HashMap::try_from(take(&mut ebpf, "READERS")?)
+                    .map_err(|error| map_refusal(&error))?,
+                read_armed: Array::try_from(take(&mut ebpf, "READ_ARMED")?)
+                    .map_err(|error| map_refusal(&error))?,
             }),
             hooks,
             unseen,
@@ -230,7 +241,7 @@ fn attach(ebpf: &mut Ebpf, tracefs: &Path) -> Result<Outcome, Refused> {
                 let program: &mut RawTracePoint = program.try_into().map_err(|e| refused(&e))?;
                 program
                     .load()
-                    .map_err(|error| denied(error, hook.program))?;
+                    .map_err(|error| denied(&error, hook.program))?;
                 for place in hook.places {
                     if let Place::Raw(name) = place {
                         match program
@@ -250,7 +261,7 @@ fn attach(ebpf: &mut Ebpf, tracefs: &Path) -> Result<Outcome, Refused> {
                 let program: &mut TracePoint = program.try_into().map_err(|e| refused(&e))?;
                 program
                     .load()
-                    .map_err(|error| denied(error, hook.program))?;
+                    .map_err(|error| denied(&error, hook.program))?;
                 for place in hook.places {
                     if let Place::Tracepoint(category, name) = place {
                         if !tracefs.join("events").join(category).join(name).exists() {
@@ -260,7 +271,7 @@ fn attach(ebpf: &mut Ebpf, tracefs: &Path) -> Result<Outcome, Refused> {
                         let link = program
                             .attach(category, name)
                             .and_then(|link| program.take_link(link))
-                            .map_err(|error| denied(error, hook.program))?;
+                            .map_err(|error| denied(&error, hook.program))?;
                         attached.links.tracepoints.push(link);
                         places += 1;
                     }
@@ -281,8 +292,8 @@ fn take(ebpf: &mut Ebpf, name: &str) -> Result<aya::maps::Map, Refused> {
         .ok_or_else(|| Refused::Load(format!("the object file has no map `{name}`")))
 }
 
-fn map_refusal(error: MapError) -> Refused {
-    Refused::Load(sentence(&error))
+fn map_refusal(error: &MapError) -> Refused {
+    Refused::Load(sentence(error))
 }
 
 /// EPERM and EACCES anywhere in the chain of causes: the process lacks a capability.
@@ -300,16 +311,16 @@ fn not_allowed(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
     None
 }
 
-fn refusal(error: EbpfError) -> Refused {
-    match not_allowed(&error) {
+fn refusal(error: &EbpfError) -> Refused {
+    match not_allowed(error) {
         Some(io) => Refused::NotAllowed(io),
-        None => Refused::Load(sentence(&error)),
+        None => Refused::Load(sentence(error)),
     }
 }
 
-fn denied(error: ProgramError, program: &'static str) -> Refused {
+fn denied(error: &ProgramError, program: &'static str) -> Refused {
     // The verifier says no with EACCES as well, and then it says why: that is not a missing capability.
-    if let ProgramError::LoadError { verifier_log, .. } = &error
+    if let ProgramError::LoadError { verifier_log, .. } = error
         && !verifier_log.to_string().trim().is_empty()
     {
         debug!("verifier on {program}: {verifier_log}");
@@ -318,11 +329,11 @@ fn denied(error: ProgramError, program: &'static str) -> Refused {
             reason: last_line(&verifier_log.to_string()),
         };
     }
-    match not_allowed(&error) {
+    match not_allowed(error) {
         Some(io) => Refused::NotAllowed(io),
         None => Refused::Program {
             program,
-            reason: sentence(&error),
+            reason: sentence(error),
         },
     }
 }
