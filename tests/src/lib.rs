@@ -1,1 +1,5 @@
 //! The harness.
+
+pub mod collector;
+pub mod skip;
+pub mod wait;

@@ -3,7 +3,7 @@
 //! Which answers are worth another try is the specification's list (<https://opentelemetry.io/docs/specs/otlp/>). An answer's own text is
 //! not passed on where it may quote what was sent (a token in a header).
 
-use std::{error::Error, io::Write, time::Duration};
+use std::{error::Error, io::Write, mem, time::Duration};
 
 use flate2::{Compression, write::GzEncoder};
 use opentelemetry_proto::tonic::collector::logs::v1::{
@@ -88,7 +88,7 @@ impl Transport {
                 }
                 Ok(Transport::Grpc {
                     endpoint: Box::new(endpoint),
-                    headers: Headers(MetadataMap::from_headers(headers)),
+                    headers: Headers(headers),
                     gzip: settings.gzip,
                     client: None,
                 })
@@ -133,7 +133,10 @@ impl Transport {
                     let channel = endpoint.connect_lazy();
                     let client = LogsServiceClient::with_interceptor(channel, headers.clone());
                     if *gzip {
-                        client.send_compressed(CompressionEncoding::Gzip)
+                        // Collectors answer in the encoding they were asked in.
+                        client
+                            .send_compressed(CompressionEncoding::Gzip)
+                            .accept_compressed(CompressionEncoding::Gzip)
                     } else {
                         client
                     }
@@ -169,11 +172,14 @@ impl Transport {
 
 /// Adds the asked-for headers to each gRPC request. `Debug` shows none of their values: they are marked sensitive.
 #[derive(Clone, Debug)]
-pub(super) struct Headers(MetadataMap);
+pub(super) struct Headers(HeaderMap);
 
 impl Interceptor for Headers {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        *request.metadata_mut() = self.0.clone();
+        // The request has headers of the protocol already.
+        let mut headers = mem::take(request.metadata_mut()).into_headers();
+        headers.extend(self.0.clone());
+        *request.metadata_mut() = MetadataMap::from_headers(headers);
         Ok(request)
     }
 }
