@@ -1,5 +1,6 @@
 //! The harness.
 
 pub mod collector;
+pub mod peer;
 pub mod skip;
 pub mod wait;

@@ -44,7 +44,7 @@ fn settings(protocol: &str, endpoint: &str, more: &[(&str, &str)]) -> OtlpSettin
     ];
     variables.extend_from_slice(more);
     let lookup = |name: &str| {
-        let found = variables.iter().find(|(known, _)| *known == name);
+        let found = variables.iter().rfind(|(known, _)| *known == name);
         found.map(|(_, value)| OsString::from(value))
     };
     let settings = OtlpSettings::from_lookup(&lookup).expect("known settings");
