@@ -3,7 +3,6 @@
 use std::{
     collections::HashSet,
     ffi::OsString,
-    io,
     os::unix::ffi::OsStringExt,
     path::PathBuf,
     time::{Duration, Instant},
@@ -11,13 +10,11 @@ use std::{
 
 use drift_agent::{
     compare::Drift,
-    report::{
-        Actor, Cause, Event, FileType, Left, Look, OtlpSettings, Outcome, Output, Record, Reporter,
-        State,
-    },
+    report::{Actor, Cause, Event, FileType, Left, Outcome, Record, Reporter, State},
 };
 use drift_tests::{
     collector::{self, Collector, Received, SOON},
+    report::{report, reporter, touches},
     skip::skip,
 };
 use serde_json::json;
@@ -36,21 +33,6 @@ fn program(test: &str) -> Option<PathBuf> {
     program
 }
 
-fn settings(protocol: &str, endpoint: &str, more: &[(&str, &str)]) -> OtlpSettings {
-    let mut variables = vec![
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint),
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol),
-        ("OTEL_BLRP_SCHEDULE_DELAY", "20"),
-    ];
-    variables.extend_from_slice(more);
-    let lookup = |name: &str| {
-        let found = variables.iter().rfind(|(known, _)| *known == name);
-        found.map(|(_, value)| OsString::from(value))
-    };
-    let settings = OtlpSettings::from_lookup(&lookup).expect("known settings");
-    settings.expect("an endpoint is set")
-}
-
 fn endpoint(collector: &Collector, protocol: &str, scheme: &str) -> String {
     let port = if protocol == "grpc" {
         collector.grpc
@@ -60,20 +42,13 @@ fn endpoint(collector: &Collector, protocol: &str, scheme: &str) -> String {
     format!("{scheme}://127.0.0.1:{port}")
 }
 
-fn reporter(settings: &OtlpSettings) -> Reporter {
-    let look = Look {
-        columns: Some(100),
-        colour: false,
-        zone: jiff::tz::TimeZone::UTC,
-    };
-    let out = Box::new(io::sink());
-    Reporter::to(out, look, Output::Jsonl, "node-a", Some(settings)).expect("a reporter")
+fn started(collector: &Collector, protocol: &str, more: &[(&str, &str)]) -> Reporter {
+    let endpoint = endpoint(collector, protocol, "http");
+    reporter(protocol, &endpoint, more).expect("a reporter")
 }
 
-fn report(reporter: &mut Reporter, records: &[Record]) {
-    for record in records {
-        reporter.report(record).expect("the output is open");
-    }
+fn send(reporter: &mut Reporter, records: &[Record]) {
+    report(reporter, records).expect("the output is open");
 }
 
 #[track_caller]
@@ -125,20 +100,6 @@ fn every_event() -> Vec<Record> {
         .collect()
 }
 
-/// So many small ones.
-fn touches(count: usize) -> Vec<Record> {
-    (0..count)
-        .map(|n| {
-            let mut record = Record::new(Event::Touched);
-            record.policy = Some("web".into());
-            record.version = Some("1.2.0".into());
-            record.path = Some(format!("/etc/app/{n}.conf").into());
-            record.cause = Some(Cause::Scan);
-            record
-        })
-        .collect()
-}
-
 /// The records' ids: each once.
 fn ids(received: &[Received]) -> HashSet<&str> {
     let ids: HashSet<&str> = received
@@ -163,7 +124,6 @@ fn every_event_arrives_with_its_name_times_severity_and_attributes() {
     ] {
         let mut collector = Collector::new(&program).expect("a folder");
         collector.start().expect("a collector");
-        let endpoint = endpoint(&collector, protocol, "http");
         let more = [
             ("OTEL_EXPORTER_OTLP_COMPRESSION", compression),
             (
@@ -171,9 +131,9 @@ fn every_event_arrives_with_its_name_times_severity_and_attributes() {
                 "deployment.environment.name=test",
             ),
         ];
-        let mut reporter = reporter(&settings(protocol, &endpoint, &more));
+        let mut reporter = started(&collector, protocol, &more);
         let records = every_event();
-        report(&mut reporter, &records);
+        send(&mut reporter, &records);
         flush(&mut reporter);
         let received = collector
             .wait_for(|received| received.len() >= records.len())
@@ -261,16 +221,12 @@ fn an_unknown_actor_and_a_hostile_path_arrive_as_what_they_are() {
     for protocol in PROTOCOLS {
         let mut collector = Collector::new(&program).expect("a folder");
         collector.start().expect("a collector");
-        let mut reporter = reporter(&settings(
-            protocol,
-            &endpoint(&collector, protocol, "http"),
-            &[],
-        ));
+        let mut reporter = started(&collector, protocol, &[]);
         let path = b"/etc/caf\xe9\x1b[2J.conf".to_vec();
         let mut record = touches(1).remove(0);
         record.path = Some(PathBuf::from(OsString::from_vec(path.clone())));
         record.actor = Some(Err("found by the scan".into()));
-        report(&mut reporter, &[record]);
+        send(&mut reporter, &[record]);
         flush(&mut reporter);
         let received = collector
             .wait_for(|received| !received.is_empty())
@@ -290,13 +246,9 @@ fn a_collector_that_starts_late_gets_what_waited() {
     };
     for protocol in PROTOCOLS {
         let mut collector = Collector::new(&program).expect("a folder");
-        let mut reporter = reporter(&settings(
-            protocol,
-            &endpoint(&collector, protocol, "http"),
-            &[],
-        ));
+        let mut reporter = started(&collector, protocol, &[]);
         let records = touches(300);
-        report(&mut reporter, &records);
+        send(&mut reporter, &records);
         let left = reporter
             .flush(Duration::from_millis(300))
             .expect("the output is open");
@@ -321,22 +273,18 @@ fn a_collector_that_stops_in_the_middle_loses_nothing() {
     for protocol in PROTOCOLS {
         let mut collector = Collector::new(&program).expect("a folder");
         collector.start().expect("a collector");
-        let mut reporter = reporter(&settings(
-            protocol,
-            &endpoint(&collector, protocol, "http"),
-            &[],
-        ));
+        let mut reporter = started(&collector, protocol, &[]);
         let records = touches(900);
-        report(&mut reporter, &records[..300]);
+        send(&mut reporter, &records[..300]);
         flush(&mut reporter);
         collector.stop().expect("it ends");
-        report(&mut reporter, &records[300..600]);
+        send(&mut reporter, &records[300..600]);
         let left = reporter
             .flush(Duration::from_millis(300))
             .expect("the output is open");
         assert_eq!(left.records, 300);
         collector.start().expect("a collector");
-        report(&mut reporter, &records[600..]);
+        send(&mut reporter, &records[600..]);
         flush(&mut reporter);
         let received = collector
             .wait_for(|received| received.len() >= 900)
@@ -358,12 +306,8 @@ fn what_does_not_fit_is_counted_and_the_collector_is_told() {
             ("OTEL_BLRP_MAX_QUEUE_SIZE", "500"),
             ("OTEL_BLRP_MAX_EXPORT_BATCH_SIZE", "100"),
         ];
-        let mut reporter = reporter(&settings(
-            protocol,
-            &endpoint(&collector, protocol, "http"),
-            &more,
-        ));
-        report(&mut reporter, &touches(1200));
+        let mut reporter = started(&collector, protocol, &more);
+        send(&mut reporter, &touches(1200));
         let counts = reporter.otlp_counts().expect("there is a collector");
         assert_eq!((counts.waiting, counts.lost), (500, 700));
         collector.start().expect("a collector");
@@ -406,8 +350,8 @@ fn tls_with_a_private_authority_and_a_client_certificate() {
             ("OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE", client.as_str()),
             ("OTEL_EXPORTER_OTLP_CLIENT_KEY", key.as_str()),
         ];
-        let mut right = reporter(&settings(protocol, &endpoint, &all));
-        report(&mut right, &touches(3));
+        let mut right = reporter(protocol, &endpoint, &all).expect("a reporter");
+        send(&mut right, &touches(3));
         flush(&mut right);
         collector
             .wait_for(|received| received.len() == 3)
@@ -416,8 +360,8 @@ fn tls_with_a_private_authority_and_a_client_certificate() {
         let mut other = all;
         other[0].1 = &stranger;
         for wrong in [&other[..], &all[..1]] {
-            let mut reporter = reporter(&settings(protocol, &endpoint, wrong));
-            report(&mut reporter, &touches(3));
+            let mut reporter = reporter(protocol, &endpoint, wrong).expect("a reporter");
+            send(&mut reporter, &touches(3));
             let left = reporter
                 .flush(Duration::from_secs(1))
                 .expect("the output is open");
@@ -434,8 +378,9 @@ fn a_flush_takes_no_longer_than_it_is_told() {
     let silent = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = silent.local_addr().expect("an address");
     for protocol in PROTOCOLS {
-        let mut reporter = reporter(&settings(protocol, &format!("http://{address}"), &[]));
-        report(&mut reporter, &touches(10));
+        let mut reporter =
+            reporter(protocol, &format!("http://{address}"), &[]).expect("a reporter");
+        send(&mut reporter, &touches(10));
         let begun = Instant::now();
         let left = reporter
             .flush(Duration::from_millis(200))

@@ -1,19 +1,16 @@
 //! A collector that is not there, is slow or refuses: nothing waits for it, everything is counted, and it is said once.
 
 use std::{
-    ffi::OsString,
-    fs, io,
+    fs,
     net::TcpListener,
     sync::{Mutex, Once, PoisonError},
     time::{Duration, Instant},
 };
 
-use drift_agent::report::{
-    Cause, Counts, Event, Left, Look, OtlpSettings, Output, Record, Reporter,
-};
+use drift_agent::report::{Counts, Left, Reporter};
 use drift_tests::{
     peer::{Answer, Peer},
-    wait,
+    report, wait,
 };
 
 const SOON: Duration = Duration::from_secs(30);
@@ -54,34 +51,11 @@ fn reporter(protocol: &str, address: &str, more: &[(&str, &str)]) -> Reporter {
         log::set_logger(&Log).expect("the first logger");
         log::set_max_level(log::LevelFilter::Trace);
     });
-    let endpoint = format!("http://{address}");
-    let mut variables = vec![
-        ("OTEL_EXPORTER_OTLP_ENDPOINT", endpoint.as_str()),
-        ("OTEL_EXPORTER_OTLP_PROTOCOL", protocol),
-        ("OTEL_BLRP_SCHEDULE_DELAY", "20"),
-    ];
-    variables.extend_from_slice(more);
-    let lookup = |name: &str| {
-        let found = variables.iter().rfind(|(known, _)| *known == name);
-        found.map(|(_, value)| OsString::from(value))
-    };
-    let settings = OtlpSettings::from_lookup(&lookup).expect("known settings");
-    let look = Look {
-        columns: Some(100),
-        colour: false,
-        zone: jiff::tz::TimeZone::UTC,
-    };
-    let out = Box::new(io::sink());
-    Reporter::to(out, look, Output::Jsonl, "node-a", settings.as_ref()).expect("a reporter")
+    report::reporter(protocol, &format!("http://{address}"), more).expect("a reporter")
 }
 
 fn touch(reporter: &mut Reporter) {
-    let mut record = Record::new(Event::Touched);
-    record.policy = Some("web".into());
-    record.version = Some("1.2.0".into());
-    record.path = Some("/etc/app/app.conf".into());
-    record.cause = Some(Cause::Scan);
-    reporter.report(&record).expect("the output is open");
+    report::report(reporter, &report::touches(1)).expect("the output is open");
 }
 
 fn counts(reporter: &Reporter) -> Counts {
