@@ -218,3 +218,6 @@ impl Form {
         Ok(line)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -14,6 +14,10 @@ pub(super) enum Lost {
 }
 
 impl Lost {
+    /// Every one.
+    #[cfg(test)]
+    pub(super) const ALL: [Lost; 3] = [Lost::OutputBlocked, Lost::QueueFull, Lost::Refused];
+
     /// The `reason` in records.
     pub(super) const fn reason(self) -> &'static str {
         match self {

@@ -31,6 +31,14 @@ use super::{
     record::Record,
 };
 
+/// The names of all attributes and variables, for the test that the documents tell of each.
+#[cfg(test)]
+pub(super) fn names() -> Vec<String> {
+    let mut names = attribute::names();
+    names.extend(settings::names());
+    names
+}
+
 /// Records weigh a few hundred bytes; this bounds those of hostile names.
 const QUEUE_BYTES: usize = 8 * 1024 * 1024;
 /// Well under what collectors take in one request (4 MiB by gRPC).

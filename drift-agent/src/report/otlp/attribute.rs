@@ -213,6 +213,32 @@ fn nanoseconds(time: jiff::Timestamp) -> u64 {
     u64::try_from(time.as_nanosecond()).unwrap_or(0)
 }
 
+/// Every attribute there is: a complete record of a path that is not UTF-8, and one of an unknown actor.
+#[cfg(test)]
+pub(super) fn names() -> Vec<String> {
+    use std::{collections::BTreeSet, ffi::OsStr};
+
+    let state = State {
+        file_type: Some(FileType::File),
+        digest: Some(blake3::hash(b"")),
+        size: Some(0),
+        mode: Some(0),
+        uid: Some(0),
+        gid: Some(0),
+    };
+    let mut known = super::super::sample::every_event().remove(1);
+    known.path = Some(OsStr::from_bytes(b"/\xff").into());
+    known.seen_ns = Some(0);
+    (known.declared, known.observed) = (Some(state.clone()), Some(state));
+    let mut unknown = known.clone();
+    unknown.actor = Some(Err("not known".into()));
+    let sent = [known, unknown].map(|record| attributes(&record));
+    let resource = resource("node-a", &[]).attributes;
+    let all = sent.into_iter().flatten().chain(resource);
+    let names: BTreeSet<String> = all.map(|one| one.key).collect();
+    names.into_iter().collect()
+}
+
 #[cfg(test)]
 mod tests {
     use std::collections::HashSet;

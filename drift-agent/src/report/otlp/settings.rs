@@ -348,5 +348,24 @@ fn pairs(found: &Found) -> Result<Vec<(String, String)>, OtlpError> {
         .collect()
 }
 
+/// Every variable that is read.
+#[cfg(test)]
+pub(super) fn names() -> Vec<String> {
+    let read = std::cell::RefCell::new(std::collections::BTreeSet::new());
+    let lookup = |name: &str| {
+        read.borrow_mut().insert(name.to_owned());
+        match name {
+            // Without a scheme, so that the variable for that is asked too.
+            "OTEL_EXPORTER_OTLP_ENDPOINT" => Some("127.0.0.1:4317".into()),
+            "OTEL_EXPORTER_OTLP_PROTOCOL" => Some("grpc".into()),
+            _ => None,
+        }
+    };
+    if let Err(error) = Settings::from_lookup(&lookup) {
+        panic!("{error}");
+    }
+    read.into_inner().into_iter().collect()
+}
+
 #[cfg(test)]
 mod tests;

@@ -175,3 +175,59 @@ impl fmt::Debug for Tls {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, path::PathBuf};
+
+    use super::{Named, Tls};
+
+    const CA: &str = "OTEL_EXPORTER_OTLP_CERTIFICATE";
+    const CERTIFICATE: &str = "OTEL_EXPORTER_OTLP_CLIENT_CERTIFICATE";
+    const KEY: &str = "OTEL_EXPORTER_OTLP_CLIENT_KEY";
+
+    fn named(variable: &'static str, path: &str) -> Named {
+        Some((variable, PathBuf::from(path)))
+    }
+
+    #[test]
+    fn a_file_that_is_not_there_is_named_with_its_variable() {
+        let error = Tls::read(named(CA, "/nowhere/ca.pem"), None, None).expect_err("no file");
+        assert_eq!(
+            error.to_string(),
+            format!("{CA}: cannot read /nowhere/ca.pem")
+        );
+        assert_eq!(error.reason(), "unreadable");
+    }
+
+    #[test]
+    fn a_certificate_and_its_key_go_together() {
+        let halves = [
+            (named(CERTIFICATE, "/c"), None, CERTIFICATE, KEY),
+            (None, named(KEY, "/k"), KEY, CERTIFICATE),
+        ];
+        for (certificate, key, set, missing) in halves {
+            let error = Tls::read(None, certificate, key).expect_err("half of it");
+            assert_eq!(
+                error.to_string(),
+                format!("{set} is set and {missing} is not: a certificate and its key go together")
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_something_else_is_refused_and_not_quoted() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("file.pem");
+        fs::write(&path, "s3cret").expect("a file");
+        let path = path.to_str().expect("a path of this test");
+        let tls = Tls::read(named(CA, path), None, None).expect("it can be read");
+        let error = tls.rustls().expect_err("no certificate").to_string();
+        assert_eq!(
+            error,
+            format!("{CA}: {path} is not what it should be: there is no certificate in it")
+        );
+        let tls = Tls::read(None, named(CERTIFICATE, path), named(KEY, path)).expect("readable");
+        assert!(!format!("{tls:?}").contains("s3cret"));
+    }
+}

@@ -3,7 +3,7 @@
 //! Which answers are worth another try is the specification's list (<https://opentelemetry.io/docs/specs/otlp/>). An answer's own text is
 //! not passed on where it may quote what was sent (a token in a header).
 
-use std::{error::Error, io::Write, time::Duration};
+use std::{error::Error, io::Write, mem, net::IpAddr, time::Duration};
 
 use flate2::{Compression, write::GzEncoder};
 use opentelemetry_proto::tonic::collector::logs::v1::{
@@ -88,7 +88,7 @@ impl Transport {
                 }
                 Ok(Transport::Grpc {
                     endpoint: Box::new(endpoint),
-                    headers: Headers(MetadataMap::from_headers(headers)),
+                    headers: Headers(headers),
                     gzip: settings.gzip,
                     client: None,
                 })
@@ -99,7 +99,12 @@ impl Transport {
                 } else {
                     Tls::unused()?
                 };
-                let client = Client::builder()
+                let mut builder = Client::builder();
+                if is_loopback(&settings.endpoint) {
+                    // A proxy for the world has its own loopback.
+                    builder = builder.no_proxy();
+                }
+                let client = builder
                     .user_agent(USER_AGENT)
                     .timeout(settings.timeout)
                     // A redirected POST would arrive as a GET, and its headers at a stranger's.
@@ -133,7 +138,10 @@ impl Transport {
                     let channel = endpoint.connect_lazy();
                     let client = LogsServiceClient::with_interceptor(channel, headers.clone());
                     if *gzip {
-                        client.send_compressed(CompressionEncoding::Gzip)
+                        // Collectors answer in the encoding they were asked in.
+                        client
+                            .send_compressed(CompressionEncoding::Gzip)
+                            .accept_compressed(CompressionEncoding::Gzip)
                     } else {
                         client
                     }
@@ -169,13 +177,24 @@ impl Transport {
 
 /// Adds the asked-for headers to each gRPC request. `Debug` shows none of their values: they are marked sensitive.
 #[derive(Clone, Debug)]
-pub(super) struct Headers(MetadataMap);
+pub(super) struct Headers(HeaderMap);
 
 impl Interceptor for Headers {
     fn call(&mut self, mut request: Request<()>) -> Result<Request<()>, Status> {
-        *request.metadata_mut() = self.0.clone();
+        // The request has headers of the protocol already.
+        let mut headers = mem::take(request.metadata_mut()).into_headers();
+        headers.extend(self.0.clone());
+        *request.metadata_mut() = MetadataMap::from_headers(headers);
         Ok(request)
     }
+}
+
+fn is_loopback(url: &Url) -> bool {
+    url.host_str().is_some_and(|host| {
+        // An IPv6 address stands in brackets.
+        let address = host.trim_start_matches('[').trim_end_matches(']');
+        host == "localhost" || address.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+    })
 }
 
 fn compressed(body: &[u8]) -> std::io::Result<Vec<u8>> {
@@ -299,10 +318,33 @@ fn printable_chain(error: &(dyn Error + '_)) -> String {
 mod tests {
     use std::time::Duration;
 
-    use tonic::{Code, Status};
+    use tonic::{Code, Request, Status, codegen::http::HeaderMap, service::Interceptor};
     use tonic_types::{ErrorDetails, StatusExt};
 
-    use super::{Refusal, refused_by_grpc, retry_after};
+    use super::{Headers, Refusal, is_loopback, refused_by_grpc, retry_after};
+
+    #[test]
+    fn asked_for_headers_join_those_of_the_protocol() {
+        let mut own = HeaderMap::new();
+        own.insert("authorization", "Bearer x".parse().expect("a value"));
+        let mut request = Request::new(());
+        let there = "application/grpc".parse().expect("a value");
+        request.metadata_mut().insert("content-type", there);
+        let request = Headers(own).call(request).expect("never refused");
+        let headers = request.into_parts().0.into_headers();
+        assert_eq!(headers["content-type"], "application/grpc");
+        assert_eq!(headers["authorization"], "Bearer x");
+    }
+
+    #[test]
+    fn loopback_is_reached_without_a_proxy() {
+        let loopback = |url: &str| is_loopback(&url.parse().expect("an URL"));
+        assert!(loopback("http://localhost:4318/v1/logs"));
+        assert!(loopback("http://127.0.0.2:4318"));
+        assert!(loopback("https://[::1]:4318"));
+        assert!(!loopback("http://collector:4318"));
+        assert!(!loopback("http://10.0.0.1"));
+    }
 
     #[test]
     fn a_collector_says_when_to_come_again_in_seconds_or_by_date() {
