@@ -3,6 +3,11 @@
 //! Which tracepoint each program is attached to is listed once, on the agent's side (`drift-agent/src/probe/hook.rs`): several system calls with the
 //! same arguments share one program.
 
+#![expect(
+    clippy::needless_pass_by_value,
+    reason = "aya's macros hand the context over by value"
+)]
+
 mod attr;
 mod call;
 mod create;
