@@ -94,6 +94,14 @@ impl Source {
         self.text[from..to].trim_end_matches(['\n', '\r'])
     }
 
+    /// What comes after the last character that is not white space.
+    pub(crate) fn end(&self) -> Span {
+        Span {
+            length: 0,
+            ..self.span_at(self.text.trim_end().len())
+        }
+    }
+
     /// The character that begins at byte `at`.
     pub(crate) fn span_at(&self, at: usize) -> Span {
         let index = self

@@ -46,6 +46,7 @@ enum Key {
 
 pub(super) struct Builder<'s> {
     source: &'s Arc<Source>,
+    end: Span,
     problems: &'s mut Problems,
     open: Vec<Open>,
     documents: Vec<Node>,
@@ -59,6 +60,7 @@ impl<'s> Builder<'s> {
     pub(super) fn new(source: &'s Arc<Source>, problems: &'s mut Problems) -> Self {
         Self {
             source,
+            end: source.end(),
             problems,
             open: Vec::new(),
             documents: Vec::new(),
@@ -87,10 +89,12 @@ impl<'s> Builder<'s> {
             ));
         }
         let meter = Meter::default();
-        let mut last = Span::default();
         for event in Parser::new(Metered::new(source.text(), meter.clone())) {
             if meter.is_over() {
-                let at = event.map_or_else(|error| self.point(error.marker()), |_| last);
+                let at = match event {
+                    Ok((_, span)) => self.span(span.start, span.end),
+                    Err(error) => self.point(error.marker()),
+                };
                 return Err(self.fatal(
                     at,
                     format!("more than {MAX_MARKS} marks of punctuation in one `{{…}}`, `[…]` or text"),
@@ -99,8 +103,7 @@ impl<'s> Builder<'s> {
             }
             meter.reset();
             let (event, span) = event.map_err(|error| self.syntax(&error))?;
-            last = self.span(span.start, span.end);
-            self.event(event, last)?;
+            self.event(event, self.span(span.start, span.end))?;
         }
         Ok(())
     }
@@ -370,10 +373,13 @@ impl<'s> Builder<'s> {
         self.span(*at, *at)
     }
 
-    /// The parser counts lines from 1 and columns from 0.
+    /// The parser counts lines from 1 and columns from 0, and what ends with the text it may put on a line that is not there.
     fn span(&self, start: Marker, end: Marker) -> Span {
         let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-        let line = number(start.line());
+        let (line, column) = (number(start.line()), number(start.col() + 1));
+        if (line, column) > (self.end.line, self.end.column) {
+            return self.end;
+        }
         let end = if end.line() == start.line() {
             end.col()
         } else {
@@ -381,7 +387,7 @@ impl<'s> Builder<'s> {
         };
         Span {
             line,
-            column: number(start.col() + 1),
+            column,
             length: number(end.saturating_sub(start.col())),
         }
     }

@@ -56,6 +56,9 @@ pub(super) fn explain(said: &str) -> (String, Option<&'static str>) {
             "this quote is not closed, or its text goes on without indentation",
             "a `'` within single quotes is written `''`, a `\"` within double quotes `\\\"`",
         ),
+        "':' may not precede any of `[{` in flow mapping" => {
+            ("no space after this `:`", "write a space there")
+        }
         "':' must be followed by a valid YAML whitespace"
         | "'-' must be followed by a valid YAML whitespace" => {
             ("a tab before this value", "write a space instead")
