@@ -50,7 +50,7 @@ mod version;
 
 pub use guard::{Backoff, Guard, Mode};
 pub use parse::{API_VERSION, parse};
-pub use problem::{Excerpt, Problem, Problems};
+pub use problem::{Problem, Problems};
 pub use render::render;
 pub use source::{MAX_FILE, Place, Position, Source, Spanned};
 pub use suggest::closest;

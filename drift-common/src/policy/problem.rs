@@ -4,7 +4,7 @@ use std::{collections::BTreeSet, fmt, path::Path, sync::Arc};
 
 use unicode_width::UnicodeWidthChar;
 
-use super::source::Position;
+use super::source::{Place, Position};
 use crate::escape;
 
 /// Columns of a terminal that a problem fits in.
@@ -22,15 +22,16 @@ const WIDTH: usize = 100;
 /// ```
 ///
 /// without a new line at the end. Text from the file is escaped; nothing but the position is wider than 100 columns.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Problem {
     pub at: Position,
     /// A sentence without a full stop, safe to show.
     pub message: String,
     /// What would be right, or where to look. Safe to show.
     pub help: Vec<String>,
-    /// The line the position is in; `None` for a file that could not be read.
-    pub excerpt: Option<Excerpt>,
+    /// What is shown of the file; `None` where it could not be read. A line is looked up only when it is shown: it can be a megabyte long,
+    /// and there can be thousands of problems in it.
+    pub(super) place: Option<Place>,
 }
 
 impl Problem {
@@ -44,7 +45,7 @@ impl Problem {
             },
             message: message.into(),
             help: Vec::new(),
-            excerpt: None,
+            place: None,
         }
     }
 
@@ -69,8 +70,8 @@ impl fmt::Display for Problem {
         let gutter = " ".repeat(number.len() + 2);
         let arrow = &gutter[1..];
         write!(f, "\n{arrow}--> {}", self.at)?;
-        if let Some(excerpt) = &self.excerpt {
-            let (text, marks) = excerpt.shown(WIDTH - gutter.len() - 2);
+        if let Some(place) = &self.place {
+            let (text, marks) = Excerpt::of(place).shown(WIDTH - gutter.len() - 2);
             let line = format!(" {number} | {text}");
             write!(f, "\n{gutter}|\n{}\n{gutter}| {marks}", line.trim_end())?;
         }
@@ -103,8 +104,7 @@ fn wrap(f: &mut fmt::Formatter<'_>, prefix: &str, text: &str) -> fmt::Result {
 }
 
 /// The part of a line that a problem shows, as it stands in the file.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Excerpt {
+struct Excerpt {
     text: String,
     /// In characters of `text`, from 0.
     start: usize,
@@ -115,17 +115,16 @@ pub struct Excerpt {
 }
 
 impl Excerpt {
-    /// Marks `length` characters from `column` (from 1) on.
-    pub(crate) fn new(line: &str, column: u32, length: u32) -> Self {
+    fn of(place: &Place) -> Self {
         // More than a screen on both sides: lines can be a megabyte long.
         const KEPT: usize = 2 * WIDTH;
-        let start = (column as usize).saturating_sub(1);
+        let start = (place.column as usize).saturating_sub(1);
         let first = start.saturating_sub(KEPT);
-        let mut rest = line.chars().skip(first);
+        let mut rest = place.text().chars().skip(first);
         let text: String = rest.by_ref().take(2 * KEPT).collect();
         Self {
             start: start - first,
-            length: (length as usize).max(1),
+            length: (place.length as usize).max(1),
             text,
             cut_before: first > 0,
             cut_after: rest.next().is_some(),

@@ -2,10 +2,7 @@
 
 use std::{fmt, path::Path, sync::Arc};
 
-use super::{
-    problem::{Excerpt, Problem},
-    tree::Span,
-};
+use super::{problem::Problem, tree::Span};
 use crate::escape;
 
 /// Bytes of one policy file, at most.
@@ -168,9 +165,9 @@ fn not_utf8(name: Arc<Path>, bytes: &[u8], valid: usize) -> Problem {
 pub struct Place {
     source: Arc<Source>,
     line: u32,
-    column: u32,
+    pub(super) column: u32,
     /// In characters; zero is shown as one.
-    length: u32,
+    pub(super) length: u32,
 }
 
 impl Place {
@@ -184,13 +181,17 @@ impl Place {
 
     /// What is wrong here.
     pub fn problem(&self, message: impl Into<String>) -> Problem {
-        let line = self.source.line(self.line);
         Problem {
             at: self.position(),
             message: message.into(),
             help: Vec::new(),
-            excerpt: Some(Excerpt::new(line, self.column, self.length)),
+            place: Some(self.clone()),
         }
+    }
+
+    /// The line it is in.
+    pub(super) fn text(&self) -> &str {
+        self.source.line(self.line)
     }
 
     /// To compare places: the file first, then line and column.

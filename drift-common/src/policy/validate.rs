@@ -231,7 +231,10 @@ fn conflicts<'v>(
         if let Some(problem) = above.iter().find_map(|first| problem(claim, first)) {
             problems.push(problem);
         }
-        above.push(claim);
+        let again = |top: &&Claim<'_>| top.path == claim.path && top.owner == claim.owner;
+        if !above.last().is_some_and(again) {
+            above.push(claim);
+        }
     }
 }
 

@@ -135,3 +135,20 @@ fn a_large_file_that_is_right() {
         10_000
     );
 }
+
+#[test]
+fn many_problems_on_one_long_line() {
+    let fields = "a: 1, ".repeat(60_000);
+    let (_, problems) = read(&format!("- {{{fields}}}\n"));
+    assert_eq!(problems.len(), 60_000);
+    let unknown: String = (0..60_000).map(|n| format!("a{n}: 1, ")).collect();
+    let (_, problems) = read(&format!("{{{unknown}}}\n"));
+    assert_eq!(problems.len(), 60_002);
+}
+
+#[test]
+fn one_path_very_often() {
+    let item = "    - {path: /etc/a, content: {inline: a}}\n";
+    let (_, problems) = read(&(version(&item.repeat(20_000)) + "---\n" + &policy("")));
+    assert_eq!(problems.len(), 19_999);
+}
