@@ -1,40 +1,28 @@
 //! Policies in, an immutable [`Snapshot`] of what this node must have out.
+//!
+//! [`load`] goes the whole way: read the folder, parse, validate, pick the active versions, resolve names and contents. It has no state and
+//! keeps nothing: a snapshot is whole and right, or it is [`Rejected`] and the caller keeps what it had. [`look`] says too what the
+//! outcome rests on (its [`Basis`]), and [`Changes`] when that is no longer so.
 
-use std::{fmt, path::Path, path::PathBuf, sync::Arc, time::Duration};
+mod accounts;
+mod basis;
+mod changed;
+mod content;
+mod folder;
+mod rejected;
+mod resolve;
 
-/// Where in a policy file something was declared.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Position {
-    pub file: Arc<Path>,
-    /// From 1.
-    pub line: u32,
-    /// In characters, from 1.
-    pub column: u32,
-}
+pub use basis::Basis;
+pub use changed::Changes;
+pub use drift_common::policy::{Backoff, Mode, Position};
+pub use rejected::Rejected;
 
-impl fmt::Display for Position {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}:{}:{}", self.file.display(), self.line, self.column)
-    }
-}
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
 
-/// What to do on drift.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
-    /// Report only.
-    Observe,
-    /// Report and put the declared state back.
-    Heal,
-}
-
-/// How long a path is left alone after it was healed, when it drifts again: `first`, then `factor` times longer each time, at most `cap`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Backoff {
-    /// Zero: no waiting at all.
-    pub first: Duration,
-    pub factor: u32,
-    pub cap: Duration,
-}
+use drift_common::policy::{self, Problems};
 
 /// A policy's part of the snapshot that is the same for all its files.
 #[derive(Debug, PartialEq, Eq)]
@@ -62,10 +50,75 @@ pub struct Declared {
 }
 
 /// Everything this node must have now. Never changed: a new declaration is a new snapshot, swapped whole.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Sorted by path, no path twice.
     pub files: Vec<Arc<Declared>>,
     /// Sorted by name. A policy without files is here too.
     pub policies: Vec<Arc<ActivePolicy>>,
 }
+
+/// How often the folder is read again when it changed in the meantime.
+const ATTEMPTS: usize = 5;
+
+/// What the policies in `folder` declare. Names of users and groups are those of the host whose root is `host_root`; `mode` overrides what
+/// the policies say.
+///
+/// Blocks on the file system.
+///
+/// # Errors
+/// All that is wrong, as far as it was found. See [`Rejected`].
+pub fn load(folder: &Path, host_root: &Path, mode: Option<Mode>) -> Result<Snapshot, Rejected> {
+    look(folder, host_root, mode).0
+}
+
+/// [`load`], and what its outcome rests on, be it good or bad.
+pub fn look(
+    folder: &Path,
+    host_root: &Path,
+    mode: Option<Mode>,
+) -> (Result<Snapshot, Rejected>, Basis) {
+    let mut attempts = ATTEMPTS;
+    loop {
+        let mut basis = Basis::new(folder);
+        let outcome = attempt(host_root, mode, &mut basis);
+        // Half of one state and half of another is neither: files are written one after the other, and a mounted ConfigMap is swapped
+        // between two of our reads.
+        if basis.holds() {
+            return (outcome, basis);
+        }
+        attempts -= 1;
+        if attempts == 0 {
+            let folder = folder.to_owned();
+            return (Err(Rejected::Changing { folder }), basis);
+        }
+    }
+}
+
+fn attempt(host_root: &Path, mode: Option<Mode>, basis: &mut Basis) -> Result<Snapshot, Rejected> {
+    let mut problems = Problems::default();
+    let folder = folder::read(basis, &mut problems)?;
+    let mut documents = Vec::new();
+    for source in &folder.sources {
+        documents.extend(policy::parse(source, &mut problems));
+    }
+    if documents.is_empty() && problems.is_empty() {
+        return Err(Rejected::NoPolicies {
+            folder: basis.folder().to_owned(),
+            files: folder.files,
+        });
+    }
+    policy::validate(documents, &mut problems)
+        .and_then(|lineages| {
+            let mut resolve = resolve::Resolve::new(&folder, host_root, basis, &mut problems);
+            let snapshot = resolve.snapshot(&lineages, mode);
+            problems.is_empty().then_some(snapshot)
+        })
+        .ok_or(Rejected::Invalid {
+            problems,
+            files: folder.files,
+        })
+}
+
+#[cfg(test)]
+mod tests;

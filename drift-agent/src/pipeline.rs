@@ -31,7 +31,7 @@ use tokio::{
 };
 
 use crate::{
-    declare::{self, Rejected, Snapshot},
+    declare::{self, Basis, Changes, Rejected, Snapshot},
     observe::{Host, Identify, Objects, Register},
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
     report::{Cause, Event, Record, ReportError, Reporter, Watching},
@@ -128,6 +128,8 @@ pub struct Parts {
     pub reporter: Reporter,
     pub host: Host,
     pub snapshot: Snapshot,
+    /// What the snapshot rests on.
+    pub basis: Basis,
     /// `Err`: why there are no probes.
     pub probe: Result<Probe, String>,
 }
@@ -138,7 +140,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut hangup = listen(SignalKind::hangup())?;
-    let mut folder = declare::Changed::new(&parts.settings.policies);
+    let mut changes = Changes::since(parts.basis);
 
     let mut unseen = Vec::new();
     let mut hooks = 0;
@@ -205,7 +207,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
             _ = terminate.recv() => Wake::End,
             _ = interrupt.recv() => Wake::End,
             _ = hangup.recv() => Wake::Policies,
-            () = folder.changed() => Wake::Policies,
+            () = changes.changed() => Wake::Policies,
             Some(done) = back.recv() => Wake::Done(done),
             () = rung(&mut ears) => Wake::Ring,
             () = pipeline.timers.next() => Wake::Time,
@@ -224,8 +226,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
             }
             Wake::Time => pipeline.time(&mut ears)?,
             Wake::Policies => {
-                pipeline.reload(&mut ears)?;
-                folder.watch(pipeline.content_folders());
+                let basis = pipeline.reload(&mut ears)?;
+                changes.rebase(basis);
             }
             Wake::End => break,
         }
@@ -276,22 +278,20 @@ impl Pipeline {
     }
 
     /// Reads the policy folder again. One that is not valid changes nothing but what is said.
-    fn reload(&mut self, ears: &mut Option<Ears>) -> Result<(), PipelineError> {
-        match declare::load(&self.settings.policies, Path::new("/"), self.settings.mode) {
-            Ok(snapshot) if snapshot == *self.snapshot => Ok(()),
-            Ok(snapshot) => {
-                if self.running > 0 {
-                    // A heal of the old state that is under way must not land after the new state was looked at.
-                    self.next = Some(snapshot);
-                    return Ok(());
-                }
-                self.declare(snapshot, ears)
-            }
+    fn reload(&mut self, ears: &mut Option<Ears>) -> Result<Basis, PipelineError> {
+        let (outcome, basis) =
+            declare::look(&self.settings.policies, Path::new("/"), self.settings.mode);
+        match outcome {
+            Ok(snapshot) if snapshot == *self.snapshot => self.next = None,
+            // A heal of the old state that is under way must not land after the new state was looked at.
+            Ok(snapshot) if self.running > 0 => self.next = Some(snapshot),
+            Ok(snapshot) => self.declare(snapshot, ears)?,
             Err(rejected) => {
                 self.next = None;
-                self.say_rejected(&rejected)
+                self.say_rejected(&rejected)?;
             }
         }
+        Ok(basis)
     }
 
     fn say_rejected(&mut self, rejected: &Rejected) -> Result<(), PipelineError> {
@@ -438,11 +438,6 @@ impl Pipeline {
             })?;
         }
         Ok(())
-    }
-
-    /// Folders beside the policies that hold declared content: a change there is a change of policy.
-    fn content_folders(&self) -> Vec<std::path::PathBuf> {
-        self.snapshot.content_folders.clone()
     }
 
     /// A time has come.

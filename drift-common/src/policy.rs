@@ -1,1 +1,79 @@
-//! The language of policies (being built).
+//! The language of policies.
+//!
+//! Policies are the project's Kubernetes resources as YAML, in files or in a cluster. A [`PolicyVersion`] says what must be, a [`Policy`]
+//! which version is active and what to do on drift:
+//!
+//! ```yaml
+//! apiVersion: configdrift.io/v1alpha1
+//! kind: PolicyVersion
+//! metadata: {name: web-1.2.0}
+//! spec:
+//!   policy: web
+//!   version: 1.2.0                     # semantic version
+//!   files:
+//!     - path: /etc/app/app.conf        # or pathBytes: its base64, where it is not UTF-8
+//!       content: {inline: "listen = 80\n"}   # exactly these bytes; or {file: blobs/app.conf}, relative to this policy file
+//!       mode: "0644"                   # optional, as are owner and group (name or id): undeclared is left alone
+//!       owner: root
+//!       group: root
+//! ---
+//! apiVersion: configdrift.io/v1alpha1
+//! kind: Policy
+//! metadata: {name: web}
+//! spec:
+//!   activeVersion: 1.2.0
+//!   mode: heal                         # observe is the default
+//!   guard: {backoff: {first: 2s, factor: 3, cap: 300s}}   # optional, these are the defaults
+//! ```
+//!
+//! The way is [`Source`] -> [`parse`] -> [`Document`]s -> [`validate`] -> [`Lineage`]s. Both collect [`Problems`] instead of stopping at the
+//! first. Nothing here reads a file or a clock.
+//!
+//! * A file mode is always octal, with or without quotes, as `chmod` takes it: `"0644"`, `0644`, `644` and `0o644` are the same. (With
+//!   quotes is safer: to the YAML 1.1 of other programs an unquoted `0644` is the number 420.)
+//! * An owner or group of digits is an id, with or without quotes.
+//! * A duration has a unit: `0s`, `500ms`, `2s`, `5m`, `1h30m`.
+//! * `metadata` may hold what Kubernetes adds to it, and `status` may be there; both are ignored, so that `kubectl get -o yaml` gives a
+//!   policy file, and so does its `kind: List`.
+
+mod decode;
+mod guard;
+mod parse;
+mod path;
+mod problem;
+mod render;
+mod source;
+mod suggest;
+mod tree;
+mod validate;
+mod version;
+
+pub use guard::{Backoff, Guard, Mode};
+pub use parse::{API_VERSION, parse};
+pub use problem::{Problem, Problems};
+pub use render::render;
+pub use source::{MAX_FILE, Place, Position, Source, Spanned};
+pub use suggest::closest;
+pub use validate::{Lineage, validate};
+pub use version::{Content, FileSpec, PolicyVersion, Principal};
+
+use semver::Version;
+
+/// A named line of configuration: which of its versions is active, and what to do on drift.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Policy {
+    pub name: Spanned<String>,
+    pub active_version: Spanned<Version>,
+    pub mode: Mode,
+    pub guard: Guard,
+}
+
+/// One document of a policy file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Document {
+    Policy(Policy),
+    Version(PolicyVersion),
+}
+
+#[cfg(test)]
+mod tests;

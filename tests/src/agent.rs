@@ -173,14 +173,22 @@ impl Agent {
     /// Standard error so far.
     #[must_use]
     pub fn errors(&self) -> String {
-        self.stderr.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.stderr
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .clone()
     }
 
     /// Waits until the records after a mark hold what is looked for.
     ///
     /// # Errors
     /// They do not in time: with all records.
-    pub fn wait<T>(&self, mark: usize, what: &str, mut look: impl FnMut(&[Value]) -> Option<T>) -> Result<T> {
+    pub fn wait<T>(
+        &self,
+        mark: usize,
+        what: &str,
+        mut look: impl FnMut(&[Value]) -> Option<T>,
+    ) -> Result<T> {
         let end = Instant::now() + SOON;
         let mut said = self.ear.said();
         loop {
@@ -218,8 +226,18 @@ impl Agent {
     /// Everything it said, for a failing test.
     #[must_use]
     pub fn all(&self) -> String {
-        let records: Vec<String> = self.ear.said().records.iter().map(Value::to_string).collect();
-        format!("records:\n{}\nstandard error:\n{}", records.join("\n"), self.errors())
+        let records: Vec<String> = self
+            .ear
+            .said()
+            .records
+            .iter()
+            .map(Value::to_string)
+            .collect();
+        format!(
+            "records:\n{}\nstandard error:\n{}",
+            records.join("\n"),
+            self.errors()
+        )
     }
 
     /// Sends a signal.
@@ -227,7 +245,8 @@ impl Agent {
     /// # Errors
     /// It is gone.
     pub fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = Pid::from_raw(i32::try_from(self.child.id())?).context("a process without a number")?;
+        let pid =
+            Pid::from_raw(i32::try_from(self.child.id())?).context("a process without a number")?;
         Ok(kill_process(pid, signal)?)
     }
 

@@ -101,7 +101,9 @@ impl Scene {
         for file in files {
             let path = serde_json::Value::from(self.at(file.path).display().to_string());
             let content = serde_json::Value::from(file.content.clone());
-            text.push_str(&format!("    - path: {path}\n      content: {{inline: {content}}}\n"));
+            text.push_str(&format!(
+                "    - path: {path}\n      content: {{inline: {content}}}\n"
+            ));
             if let Some(mode) = file.mode {
                 text.push_str(&format!("      mode: \"{mode}\"\n"));
             }
@@ -125,7 +127,10 @@ impl Scene {
             }
             fs::write(&path, &file.content)?;
             if let Some(mode) = file.mode {
-                fs::set_permissions(&path, fs::Permissions::from_mode(u32::from_str_radix(mode, 8)?))?;
+                fs::set_permissions(
+                    &path,
+                    fs::Permissions::from_mode(u32::from_str_radix(mode, 8)?),
+                )?;
             }
         }
         Ok(())

@@ -127,8 +127,8 @@ fn start(settings: Settings) -> Result<()> {
     let otlp = OtlpSettings::from_env()?;
     // One agent for a state folder: two would heal against each other.
     let _lock = lock(&settings.state)?;
-    let snapshot = declare::load(&settings.policies, Path::new("/"), settings.mode)
-        .map_err(|rejected| anyhow::anyhow!("{rejected}"))?;
+    let (outcome, basis) = declare::look(&settings.policies, Path::new("/"), settings.mode);
+    let snapshot = outcome.map_err(|rejected| anyhow::anyhow!("{rejected}"))?;
     let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
     pipeline::remove_leftovers(
         &host,
@@ -156,6 +156,7 @@ fn start(settings: Settings) -> Result<()> {
             reporter,
             host,
             snapshot,
+            basis,
             probe,
         })
         .await

@@ -356,7 +356,7 @@ mod tests {
         symlink("/dev/zero", at("link")).unwrap();
         let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
         // A sparse giant: 100 GB that would take minutes to read.
-        fs::File::create(at("giant"))
+        File::create(at("giant"))
             .unwrap()
             .set_len(100 << 30)
             .unwrap();

@@ -37,25 +37,21 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
     }
     let (reads, writes) = file.access()?;
     let key = key::of_inode(file.inode()?)?;
-    if writes {
-        if let Some(slot) = filter::file(file, &key)? {
-            // An LRU table does not refuse.
-            let _always = WRITERS.insert(actor::ids().0, slot, 0);
-            emit::change(&Change {
-                slot,
-                kind: Kind::Write,
-                level: Level::Open,
-                key,
-                writers: file.inode()?.writers()?,
-                parent_name: 0,
-            });
-        }
+    if writes && let Some(slot) = filter::file(file, &key)? {
+        // An LRU table does not refuse.
+        let _always = WRITERS.insert(actor::ids().0, slot, 0);
+        emit::change(&Change {
+            slot,
+            kind: Kind::Write,
+            level: Level::Open,
+            key,
+            writers: file.inode()?.writers()?,
+            parent_name: 0,
+        });
     }
-    if reads {
-        if let Some(slot) = filter::inode(&key) {
-            emit::load(slot, Kind::Open, key);
-            expect_read();
-        }
+    if reads && let Some(slot) = filter::inode(&key) {
+        emit::load(slot, Kind::Open, key);
+        expect_read();
     }
     Ok(())
 }

@@ -1,0 +1,181 @@
+//! Users and groups by name, from the host's own files.
+//!
+//! The files are read here and not by the C library: a static binary has no name services, and in a container the library would look at
+//! the container's users.
+
+use std::{
+    collections::HashMap,
+    io::{self, Read},
+    os::{fd::AsRawFd, unix::fs::MetadataExt},
+    path::{Path, PathBuf},
+};
+
+use drift_common::{
+    escape,
+    policy::{Principal, Problem, Spanned, closest},
+};
+use rustix::fs::{Mode, OFlags, ResolveFlags, open};
+
+use super::{Basis, content::open_beneath};
+
+/// Bytes of such a file that are looked at. Large enough for a million users.
+const MAX_BYTES: u64 = 64 << 20;
+
+/// One kind of account.
+#[derive(Clone, Copy)]
+pub(super) struct Kind {
+    what: &'static str,
+    field: &'static str,
+    /// Relative to the root. The second is where image-based systems keep what belongs to the system; the first counts more.
+    files: [&'static str; 2],
+}
+
+pub(super) const USERS: Kind = Kind {
+    what: "user",
+    field: "owner",
+    files: ["etc/passwd", "usr/lib/passwd"],
+};
+
+pub(super) const GROUPS: Kind = Kind {
+    what: "group",
+    field: "group",
+    files: ["etc/group", "usr/lib/group"],
+};
+
+/// The accounts of one kind on a host. Read when a name is first looked up.
+pub(super) struct Accounts<'r> {
+    root: &'r Path,
+    kind: Kind,
+    ids: Option<HashMap<String, u32>>,
+    /// What could not be read.
+    trouble: Vec<String>,
+}
+
+impl<'r> Accounts<'r> {
+    pub(super) fn new(root: &'r Path, kind: Kind) -> Self {
+        Self {
+            root,
+            kind,
+            ids: None,
+            trouble: Vec::new(),
+        }
+    }
+
+    /// The id of `principal`.
+    ///
+    /// # Errors
+    /// There is no such name.
+    pub(super) fn id(
+        &mut self,
+        principal: &Spanned<Principal>,
+        basis: &mut Basis,
+    ) -> Result<u32, Problem> {
+        let name = match &principal.value {
+            Principal::Id(id) => return Ok(*id),
+            Principal::Name(name) => name,
+        };
+        let ids = match self.ids.take() {
+            Some(ids) => ids,
+            None => self.read(basis),
+        };
+        let ids = self.ids.insert(ids);
+        if let Some(id) = ids.get(name) {
+            return Ok(*id);
+        }
+        let Kind { what, field, files } = self.kind;
+        let meant = closest(name, ids.keys().map(String::as_str));
+        let meant = meant.map_or_else(String::new, |meant| {
+            format!(", did you mean {}?", escape::name(meant))
+        });
+        let file = self.root.join(files[0]);
+        let mut problem = principal
+            .at
+            .problem(format!("there is no {what} {}{meant}", escape::name(name)))
+            .help(format!(
+                "looked in {}; an id needs no name there: `{field}: 1000`",
+                escape::path(&file)
+            ));
+        for trouble in &self.trouble {
+            problem = problem.help(trouble);
+        }
+        Err(problem)
+    }
+
+    fn read(&mut self, basis: &mut Basis) -> HashMap<String, u32> {
+        let mut ids = HashMap::new();
+        for (index, file) in self.kind.files.into_iter().enumerate() {
+            let path = self.root.join(file);
+            match self.read_file(file, path.clone(), basis) {
+                Ok(text) => entries(&text, &mut ids),
+                // Most systems do not have the second one.
+                Err(error) if index > 0 && error.kind() == io::ErrorKind::NotFound => {}
+                Err(error) => self
+                    .trouble
+                    .push(format!("{} cannot be read: {error}", escape::path(&path))),
+            }
+        }
+        ids
+    }
+
+    fn read_file(&self, file: &str, path: PathBuf, basis: &mut Basis) -> io::Result<Vec<u8>> {
+        let flags = OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC;
+        let opened = open(self.root, flags, Mode::empty())
+            // Links in the host's tree mean the host's root.
+            .and_then(|root| open_beneath(root, Path::new(file), ResolveFlags::IN_ROOT))
+            .map_err(io::Error::from)
+            .and_then(|file| file.metadata().map(|metadata| (file, metadata)));
+        let (file, metadata) = match opened {
+            Ok(opened) => opened,
+            Err(error) => {
+                basis.saw(path.clone(), std::fs::metadata(path).ok().as_ref());
+                return Err(error);
+            }
+        };
+        // Where links lead within the host's root may not be where they lead in ours.
+        let is_same = std::fs::metadata(&path)
+            .is_ok_and(|ours| (ours.dev(), ours.ino()) == (metadata.dev(), metadata.ino()));
+        let real = format!("/proc/self/fd/{}", file.as_raw_fd());
+        let path = if is_same {
+            path
+        } else {
+            std::fs::read_link(real).unwrap_or(path)
+        };
+        basis.saw(path, Some(&metadata));
+        let mut text = Vec::new();
+        file.take(MAX_BYTES).read_to_end(&mut text)?;
+        Ok(text)
+    }
+}
+
+/// Adds what `text` says to `ids`: lines of fields with colons between them, the first the name and the third the id. The first entry of a
+/// name counts; lines that are none are passed by, as the C library does.
+fn entries(text: &[u8], ids: &mut HashMap<String, u32>) {
+    for line in text.split(|byte| *byte == b'\n') {
+        let mut fields = line.split(|byte| *byte == b':');
+        let (name, id) = (fields.next(), fields.nth(1));
+        let text = |field: Option<&[u8]>| Some(std::str::from_utf8(field?).ok()?.to_owned());
+        if let (Some(name), Some(Ok(id))) = (text(name), text(id).map(|id| id.parse())) {
+            ids.entry(name).or_insert(id);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashMap;
+
+    use super::entries;
+
+    #[test]
+    fn lines_that_are_no_entries_are_passed_by() {
+        let text = b"root:x:0:0:root:/root:/bin/sh\n\n# comment\n+::::::\nbad:x:nan:\nshort:x\nroot:x:7:\n\xff:x:1:\napp:x:1000:1000::/:\nlast:x:5";
+        let mut ids = HashMap::new();
+        entries(text, &mut ids);
+        let mut ids: Vec<_> = ids.into_iter().collect();
+        ids.sort();
+        assert_eq!(
+            ids,
+            [("app".into(), 1000), ("last".into(), 5), ("root".into(), 0)]
+        );
+    }
+}

@@ -1,0 +1,131 @@
+//! Contents that are files of their own, beside the policies.
+
+use std::{
+    collections::HashMap,
+    fs::File,
+    io::{self, Read},
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use drift_common::escape;
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    fs::{Mode, OFlags, ResolveFlags, openat2},
+    io::Errno,
+};
+
+use super::Basis;
+
+/// Bytes of one content, at most.
+const MAX_CONTENT: u64 = 16 << 20;
+/// Bytes of all contents that are files, at most: they stay in memory.
+const MAX_ALL: u64 = 256 << 20;
+
+/// The bytes of a file, and their BLAKE3 digest.
+pub(super) type Bytes = (Arc<[u8]>, blake3::Hash);
+
+/// Reads files beneath the policy folder, each once.
+pub(super) struct Contents<'f> {
+    dir: &'f OwnedFd,
+    read: HashMap<PathBuf, Result<Bytes, String>>,
+    all: u64,
+}
+
+impl<'f> Contents<'f> {
+    pub(super) fn new(dir: &'f OwnedFd) -> Self {
+        Self {
+            dir,
+            read: HashMap::new(),
+            all: 0,
+        }
+    }
+
+    /// The content of `path`, which is relative to the folder.
+    ///
+    /// # Errors
+    /// A sentence for people: it is not there, not readable, too large, no regular file, or a link leads out of the folder.
+    pub(super) fn get(&mut self, path: &Path, basis: &mut Basis) -> Result<Bytes, String> {
+        if let Some(known) = self.read.get(path) {
+            return known.clone();
+        }
+        let bytes = self
+            .open(path, basis)
+            .and_then(|file| self.bytes(file, path));
+        self.read.insert(path.to_owned(), bytes.clone());
+        bytes
+    }
+
+    fn open(&self, path: &Path, basis: &mut Basis) -> Result<File, String> {
+        let whole = basis.folder().join(path);
+        let shown = escape::path_name(path);
+        let opened = open_beneath(self.dir, path, ResolveFlags::BENEATH)
+            .map_err(|errno| match errno {
+                Errno::NOENT => format!("there is no file {}", escape::path_name(&whole)),
+                Errno::XDEV => format!("a link makes {shown} lead out of the policy folder"),
+                errno => format!("{shown} cannot be read: {}", io::Error::from(errno)),
+            })
+            .and_then(|file| {
+                let metadata = file.metadata();
+                let metadata =
+                    metadata.map_err(|error| format!("{shown} cannot be read: {error}"))?;
+                Ok((file, metadata))
+            });
+        let (file, metadata) = match opened {
+            Ok(opened) => opened,
+            Err(why) => {
+                basis.saw(whole.clone(), std::fs::metadata(&whole).ok().as_ref());
+                return Err(why);
+            }
+        };
+        basis.saw(whole, Some(&metadata));
+        if !metadata.is_file() {
+            return Err(format!("{shown} is not a regular file"));
+        }
+        Ok(file)
+    }
+
+    fn bytes(&mut self, file: File, path: &Path) -> Result<Bytes, String> {
+        let shown = escape::path_name(path);
+        let mut bytes = Vec::new();
+        file.take(MAX_CONTENT + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|error| format!("{shown} cannot be read: {error}"))?;
+        let size = bytes.len() as u64;
+        if size > MAX_CONTENT {
+            let most = MAX_CONTENT >> 20;
+            return Err(format!(
+                "{shown} is larger than the {most} MiB a content may have"
+            ));
+        }
+        self.all += size;
+        if self.all > MAX_ALL {
+            let most = MAX_ALL >> 20;
+            return Err(format!(
+                "with {shown}, all contents are larger than {most} MiB"
+            ));
+        }
+        let digest = blake3::hash(&bytes);
+        Ok((bytes.into(), digest))
+    }
+}
+
+/// Opens `path` beneath `dir` for reading, without waiting for anybody. `resolve` says how it may leave: `BENEATH` not at all, `IN_ROOT` as if
+/// `dir` were the root.
+pub(super) fn open_beneath(
+    dir: impl AsFd,
+    path: &Path,
+    resolve: ResolveFlags,
+) -> Result<File, Errno> {
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let resolve = resolve | ResolveFlags::NO_MAGICLINKS;
+    let mut attempts = 10;
+    loop {
+        match openat2(&dir, path, flags, Mode::empty(), resolve) {
+            Ok(file) => return Ok(file.into()),
+            // Something was renamed on the way, and the kernel cannot tell whether it led out.
+            Err(Errno::AGAIN) if attempts > 0 => attempts -= 1,
+            Err(errno) => return Err(errno),
+        }
+    }
+}

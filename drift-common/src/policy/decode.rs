@@ -1,0 +1,346 @@
+//! From a tree to values: a cursor that knows its way, and a decoder that collects every problem instead of stopping at the first.
+//!
+//! The rule for all decoding functions, here and in `parse`: `None` means that a problem was said. Whoever decodes a whole document looks
+//! at the problems in the end, so a function may go on with what it has.
+
+use std::{fmt, sync::Arc};
+
+use super::{
+    problem::{Problem, Problems},
+    source::{Place, Source, Spanned},
+    suggest,
+    tree::{Entry, Kind, Node, Span, Value},
+};
+use crate::escape;
+
+/// The way to a node, shown as in `spec.files[3].content`.
+#[derive(Clone, Copy, Debug)]
+enum Way<'n> {
+    Root,
+    Field(&'n Way<'n>, &'n str),
+    Item(&'n Way<'n>, usize),
+}
+
+impl fmt::Display for Way<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Root => Ok(()),
+            Self::Field(Self::Root, name) => f.write_str(name),
+            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
+        }
+    }
+}
+
+/// A node and the way to it.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Cursor<'n> {
+    node: &'n Node,
+    way: Way<'n>,
+}
+
+impl<'n> Cursor<'n> {
+    pub(super) fn root(node: &'n Node) -> Self {
+        Self {
+            node,
+            way: Way::Root,
+        }
+    }
+
+    /// The text of a scalar, and what it is taken for.
+    pub(super) fn scalar(&self) -> Option<(&'n Arc<str>, Value)> {
+        match &self.node.kind {
+            Kind::Scalar(text, value) => Some((text, *value)),
+            Kind::Broken | Kind::List(_) | Kind::Map(_) => None,
+        }
+    }
+
+    /// What stands here, in words.
+    pub(super) fn found(&self) -> String {
+        match &self.node.kind {
+            Kind::Scalar(text, value) => {
+                let what = match value {
+                    Value::Null if text.is_empty() => return "nothing".to_owned(),
+                    Value::Null => "the null value",
+                    Value::Bool(_) => "the boolean",
+                    Value::Integer | Value::Float => "the number",
+                    Value::Text => "the text",
+                };
+                format!("{what} {}", escape::name(text))
+            }
+            Kind::Broken => "something else".to_owned(),
+            Kind::List(_) => "a list".to_owned(),
+            Kind::Map(_) => "a mapping".to_owned(),
+        }
+    }
+
+    /// `` at `spec.files[3]` ``; nothing for a document as a whole.
+    fn whereabouts(&self, word: &str) -> String {
+        match self.way {
+            Way::Root => String::new(),
+            way => format!(" {word} `{way}`"),
+        }
+    }
+}
+
+pub(super) struct Decoder<'s> {
+    source: &'s Arc<Source>,
+    problems: &'s mut Problems,
+}
+
+impl<'s> Decoder<'s> {
+    pub(super) fn new(source: &'s Arc<Source>, problems: &'s mut Problems) -> Self {
+        Self { source, problems }
+    }
+
+    /// How many problems there were so far.
+    pub(super) fn problems(&self) -> usize {
+        self.problems.len()
+    }
+
+    pub(super) fn place(&self, cursor: Cursor<'_>) -> Place {
+        self.at(cursor.node.span)
+    }
+
+    fn at(&self, span: Span) -> Place {
+        self.source.place(span.line, span.column, span.length)
+    }
+
+    pub(super) fn spanned<T>(&self, cursor: Cursor<'_>, value: T) -> Spanned<T> {
+        let at = self.place(cursor);
+        Spanned { value, at }
+    }
+
+    pub(super) fn problem(&mut self, problem: Problem) {
+        self.problems.push(problem);
+    }
+
+    /// Says `message` and `help` of what stands at `cursor`.
+    pub(super) fn wrong<T>(
+        &mut self,
+        cursor: Cursor<'_>,
+        message: impl Into<String>,
+        help: impl Into<String>,
+    ) -> Option<T> {
+        let problem = self.place(cursor).problem(message).help(help);
+        self.problem(problem);
+        None
+    }
+
+    /// Says that `expected` (with its article) was expected at `cursor`.
+    pub(super) fn expected<T>(
+        &mut self,
+        cursor: Cursor<'_>,
+        expected: &str,
+        help: &str,
+    ) -> Option<T> {
+        if matches!(cursor.node.kind, Kind::Broken) {
+            return None; // said when it was read
+        }
+        let message = format!(
+            "expected {expected}{}, found {}",
+            cursor.whereabouts("at"),
+            cursor.found()
+        );
+        let mut problem = self.place(cursor).problem(message);
+        if !help.is_empty() {
+            problem = problem.help(help);
+        }
+        self.problem(problem);
+        None
+    }
+
+    /// A text. What the core schema takes for something else needs quotes.
+    pub(super) fn text(&mut self, cursor: Cursor<'_>) -> Option<Arc<str>> {
+        match cursor.scalar() {
+            Some((text, Value::Text)) => Some(text.clone()),
+            Some((text, Value::Bool(_) | Value::Integer | Value::Float)) if text.len() <= 40 => {
+                let help = format!("put it in quotes: \"{}\"", escape::text(text));
+                self.expected(cursor, "a text", &help)
+            }
+            _ => self.expected(cursor, "a text", ""),
+        }
+    }
+
+    /// One of the words of `known`.
+    pub(super) fn word<T: Copy>(
+        &mut self,
+        cursor: Cursor<'_>,
+        what: &str,
+        known: &[(&str, T)],
+    ) -> Option<T> {
+        let words = || known.iter().map(|(word, _)| *word);
+        let allowed = || format!("allowed here: {}", suggest::list(words()));
+        let Some((text, Value::Text)) = cursor.scalar() else {
+            let help = allowed();
+            return self.expected(cursor, "a text", &help);
+        };
+        if let Some((_, value)) = known.iter().find(|(word, _)| *word == &**text) {
+            return Some(*value);
+        }
+        let meant = suggest::did_you_mean(text, words());
+        self.wrong(
+            cursor,
+            format!("unknown {what} {}{meant}", escape::name(text)),
+            allowed(),
+        )
+    }
+
+    /// Every item of a list, decoded by `item`. The ones with a problem are left out.
+    pub(super) fn list<T>(
+        &mut self,
+        cursor: Cursor<'_>,
+        mut item: impl FnMut(&mut Self, Cursor<'_>) -> Option<T>,
+    ) -> Option<Vec<T>> {
+        let Kind::List(items) = &cursor.node.kind else {
+            return self.expected(cursor, "a list", "an empty list is written `[]`");
+        };
+        let mut all = Vec::with_capacity(items.len());
+        for (index, node) in items.iter().enumerate() {
+            let way = Way::Item(&cursor.way, index);
+            all.extend(item(self, Cursor { node, way }));
+        }
+        Some(all)
+    }
+
+    /// The fields of a mapping; `what` it is, with its article.
+    pub(super) fn fields<'n>(&mut self, cursor: Cursor<'n>, what: &str) -> Option<Fields<'n>> {
+        let Kind::Map(entries) = &cursor.node.kind else {
+            return self.expected(cursor, what, "");
+        };
+        Some(Fields {
+            cursor,
+            entries,
+            known: Vec::new(),
+            ignored: Vec::new(),
+            missing: Vec::new(),
+        })
+    }
+}
+
+/// The fields of a mapping, asked for by name. What was never asked for is unknown: see [`Fields::end`].
+pub(super) struct Fields<'n> {
+    cursor: Cursor<'n>,
+    entries: &'n [Entry],
+    known: Vec<&'static str>,
+    ignored: Vec<&'static str>,
+    missing: Vec<&'static str>,
+}
+
+impl<'n> Fields<'n> {
+    fn find(&self, name: &str) -> Option<&'n Entry> {
+        self.entries.iter().find(|entry| &*entry.key == name)
+    }
+
+    pub(super) fn has(&self, name: &str) -> bool {
+        self.find(name).is_some()
+    }
+
+    /// The text of the field `name` where it is a scalar, without asking for it.
+    pub(super) fn scalar(&self, name: &str) -> Option<&'n str> {
+        match &self.find(name)?.value.kind {
+            Kind::Scalar(text, _) => Some(text),
+            Kind::Broken | Kind::List(_) | Kind::Map(_) => None,
+        }
+    }
+
+    /// The field `name`, decoded by `value`. `None` where it is missing, too.
+    pub(super) fn optional<T>(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        name: &'static str,
+        value: impl FnOnce(&mut Decoder<'_>, Cursor<'_>) -> Option<T>,
+    ) -> Option<T> {
+        self.known.push(name);
+        let node = &self.find(name)?.value;
+        let way = Way::Field(&self.cursor.way, name);
+        value(decoder, Cursor { node, way })
+    }
+
+    /// The field `name`, decoded by `value`. That it is missing is said by [`Fields::end`].
+    pub(super) fn required<T>(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        name: &'static str,
+        value: impl FnOnce(&mut Decoder<'_>, Cursor<'_>) -> Option<T>,
+    ) -> Option<T> {
+        if !self.has(name) {
+            self.missing.push(name);
+        }
+        self.optional(decoder, name, value)
+    }
+
+    /// Exactly one of `names` must be there; whether that is so. Asking for each is left to the caller.
+    pub(super) fn one_of(&self, decoder: &mut Decoder<'_>, names: &[&'static str]) -> bool {
+        let mut given = self
+            .entries
+            .iter()
+            .filter(|entry| names.contains(&&*entry.key));
+        let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+        let quoted = quoted.join(" or ");
+        match (given.next(), given.next()) {
+            (Some(_), None) => true,
+            (Some(_), Some(second)) => {
+                let message = format!(
+                    "only one of {quoted} can be given{}",
+                    self.cursor.whereabouts("in")
+                );
+                let problem = decoder.at(second.key_span).problem(message);
+                decoder.problem(problem);
+                false
+            }
+            (None, _) => {
+                // A misspelt one is said to be unknown, which is enough.
+                let misspelt = self
+                    .entries
+                    .iter()
+                    .any(|entry| suggest::closest(&entry.key, names.iter().copied()).is_some());
+                if !misspelt {
+                    let message =
+                        format!("missing field {quoted}{}", self.cursor.whereabouts("in"));
+                    let problem = decoder.place(self.cursor).problem(message);
+                    decoder.problem(problem);
+                }
+                false
+            }
+        }
+    }
+
+    /// These may be there; nobody looks at what they hold.
+    pub(super) fn known(&mut self, names: &[&'static str]) {
+        self.known.extend(names);
+    }
+
+    /// These may be there, and nobody would write them.
+    pub(super) fn ignored(&mut self, names: &[&'static str]) {
+        self.ignored.extend(names);
+    }
+
+    /// Says which fields are unknown and which are missing.
+    pub(super) fn end(mut self, decoder: &mut Decoder<'_>) {
+        let all = || self.known.iter().chain(&self.ignored).copied();
+        for entry in self
+            .entries
+            .iter()
+            .filter(|entry| all().all(|known| known != &*entry.key))
+        {
+            let meant = suggest::closest(&entry.key, all());
+            let message = format!(
+                "unknown field {}{}",
+                escape::name(&entry.key),
+                suggest::did_you_mean(&entry.key, meant)
+            );
+            let problem = decoder.at(entry.key_span).problem(message);
+            decoder.problem(problem.help(format!("allowed here: {}", self.known.join(", "))));
+            // The misspelt one is missing, too, which needs no second problem.
+            if let Some(meant) = meant {
+                self.missing.retain(|missing| *missing != meant);
+            }
+        }
+        for missing in &self.missing {
+            let message = format!("missing field `{missing}`{}", self.cursor.whereabouts("in"));
+            let problem = decoder.place(self.cursor).problem(message);
+            decoder.problem(problem);
+        }
+    }
+}

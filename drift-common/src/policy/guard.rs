@@ -1,0 +1,62 @@
+//! What to do on drift, and what holds healing back.
+
+use std::{fmt, time::Duration};
+
+/// What to do on drift.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Mode {
+    /// Report only.
+    #[default]
+    Observe,
+    /// Report and put the declared state back.
+    Heal,
+}
+
+impl Mode {
+    /// Each with the word for it, in policies and on the command line.
+    pub const ALL: [(&'static str, Self); 2] = [("observe", Self::Observe), ("heal", Self::Heal)];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Observe => "observe",
+            Self::Heal => "heal",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Observe => "observe",
+            Self::Heal => "heal",
+        })
+    }
+}
+
+/// What holds healing back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Guard {
+    pub backoff: Backoff,
+}
+
+/// How long a path is left alone after it was healed, when it drifts again: `first`, then `factor` times longer each time, at most `cap`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Backoff {
+    /// Zero: no waiting at all. Not longer than `cap`.
+    pub first: Duration,
+    /// At least 1.
+    pub factor: u32,
+    pub cap: Duration,
+}
+
+impl Default for Backoff {
+    fn default() -> Self {
+        Self {
+            first: Duration::from_secs(2),
+            factor: 3,
+            cap: Duration::from_secs(300),
+        }
+    }
+}

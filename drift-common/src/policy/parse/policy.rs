@@ -1,0 +1,87 @@
+//! The spec of a `Policy`.
+
+use semver::Version;
+
+use super::scalar;
+use crate::policy::{
+    Backoff, Guard, Mode, Policy,
+    decode::{Cursor, Decoder},
+    source::Spanned,
+};
+
+pub(super) struct Spec {
+    active_version: Spanned<Version>,
+    mode: Mode,
+    guard: Guard,
+}
+
+impl Spec {
+    pub(super) fn named(self, name: Spanned<String>) -> Policy {
+        let Self {
+            active_version,
+            mode,
+            guard,
+        } = self;
+        Policy {
+            name,
+            active_version,
+            mode,
+            guard,
+        }
+    }
+}
+
+pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec> {
+    let mut fields = decoder.fields(cursor, "a mapping with an activeVersion")?;
+    let active_version = fields.required(decoder, "activeVersion", scalar::version);
+    let mode = fields.optional(decoder, "mode", |decoder, mode| {
+        decoder.word(mode, "mode", &Mode::ALL)
+    });
+    let guard = fields.optional(decoder, "guard", guard);
+    fields.end(decoder);
+    Some(Spec {
+        active_version: active_version?,
+        mode: mode.unwrap_or_default(),
+        guard: guard.unwrap_or_default(),
+    })
+}
+
+fn guard(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Guard> {
+    let mut fields = decoder.fields(cursor, "a mapping")?;
+    let backoff = fields.optional(decoder, "backoff", backoff);
+    fields.end(decoder);
+    Some(Guard {
+        backoff: backoff.unwrap_or_default(),
+    })
+}
+
+fn backoff(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Backoff> {
+    const MAX_FACTOR: u32 = 1000;
+    let default = Backoff::default();
+    let mut fields = decoder.fields(cursor, "a mapping")?;
+    let first = fields.optional(decoder, "first", |decoder, first| {
+        scalar::duration(decoder, first).map(|duration| decoder.spanned(first, duration))
+    });
+    let factor = fields.optional(decoder, "factor", |decoder, factor| {
+        scalar::whole_number(decoder, factor, 1, MAX_FACTOR)
+    });
+    let cap = fields.optional(decoder, "cap", scalar::duration);
+    fields.end(decoder);
+    let cap = cap.unwrap_or(default.cap);
+    if let Some(first) = &first
+        && first.value > cap
+    {
+        let problem = first.at.problem(format!(
+            "the first back-off of {:?} is longer than the cap of {cap:?}",
+            first.value
+        ));
+        decoder.problem(problem.help("raise `cap` or lower `first`"));
+        return None;
+    }
+    Some(Backoff {
+        // A cap below the default first shortens that.
+        first: first.map_or(default.first.min(cap), |first| first.value),
+        factor: factor.unwrap_or(default.factor),
+        cap,
+    })
+}

@@ -1,0 +1,185 @@
+//! Documents as text again.
+
+use std::{
+    fmt::{self, Write},
+    os::unix::ffi::OsStrExt,
+    time::Duration,
+};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+
+use super::{
+    Content, Document, FileSpec, Policy, PolicyVersion, Principal, parse::API_VERSION, tree,
+};
+use crate::escape;
+
+/// A policy file with these documents: parsed, it gives the same ones. Contents are shown as lines where that is exact, file modes and
+/// ids so that no program takes them for something else.
+pub fn render(documents: &[Document]) -> impl fmt::Display + '_ {
+    fmt::from_fn(move |f| {
+        for (index, document) in documents.iter().enumerate() {
+            if index > 0 {
+                f.write_str("---\n")?;
+            }
+            match document {
+                Document::Policy(policy) => render_policy(f, policy)?,
+                Document::Version(version) => render_version(f, version)?,
+            }
+        }
+        Ok(())
+    })
+}
+
+fn head(f: &mut impl Write, kind: &str, name: &str) -> fmt::Result {
+    let name = scalar(name);
+    writeln!(
+        f,
+        "apiVersion: {API_VERSION}\nkind: {kind}\nmetadata:\n  name: {name}\nspec:"
+    )
+}
+
+fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
+    let Policy {
+        name,
+        active_version,
+        mode,
+        guard,
+    } = policy;
+    let backoff = &guard.backoff;
+    head(f, "Policy", &name.value)?;
+    writeln!(
+        f,
+        "  activeVersion: {}",
+        scalar(&active_version.value.to_string())
+    )?;
+    writeln!(f, "  mode: {mode}")?;
+    writeln!(f, "  guard:\n    backoff:")?;
+    writeln!(f, "      first: {}", duration(backoff.first))?;
+    writeln!(f, "      factor: {}", backoff.factor)?;
+    writeln!(f, "      cap: {}", duration(backoff.cap))
+}
+
+fn render_version(f: &mut impl Write, version: &PolicyVersion) -> fmt::Result {
+    let PolicyVersion {
+        name,
+        policy,
+        version,
+        files,
+    } = version;
+    head(f, "PolicyVersion", &name.value)?;
+    writeln!(f, "  policy: {}", scalar(&policy.value))?;
+    writeln!(f, "  version: {}", scalar(&version.value.to_string()))?;
+    if files.is_empty() {
+        return writeln!(f, "  files: []");
+    }
+    writeln!(f, "  files:")?;
+    files.iter().try_for_each(|file| render_file(f, file))
+}
+
+fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
+    let FileSpec {
+        path,
+        content,
+        mode,
+        owner,
+        group,
+    } = file;
+    match path.value.to_str() {
+        Some(path) => writeln!(f, "    - path: {}", scalar(path))?,
+        None => writeln!(
+            f,
+            "    - pathBytes: {}",
+            scalar(&STANDARD.encode(path.value.as_os_str().as_bytes()))
+        )?,
+    }
+    writeln!(f, "      content:")?;
+    match &content.value {
+        Content::Inline(text) => inline(f, text)?,
+        // A file is named by a text, so it is UTF-8.
+        Content::File(path) => writeln!(f, "        file: {}", scalar(&path.to_string_lossy()))?,
+    }
+    if let Some(mode) = mode {
+        writeln!(f, "      mode: \"{mode:04o}\"")?;
+    }
+    for (what, principal) in [("owner", owner), ("group", group)] {
+        match principal.as_ref().map(|principal| &principal.value) {
+            None => {}
+            Some(Principal::Id(id)) => writeln!(f, "      {what}: {id}")?,
+            Some(Principal::Name(name)) => writeln!(f, "      {what}: {}", scalar(name))?,
+        }
+    }
+    Ok(())
+}
+
+/// Contents: as lines where the lines say exactly what is there.
+fn inline(f: &mut impl Write, text: &str) -> fmt::Result {
+    let is_plain = |c: char| c == '\n' || c == '\t' || !escape::is_deceptive(c);
+    let body = text.trim_end_matches('\n');
+    // What begins with white space would need its indentation said.
+    if body.is_empty()
+        || body.starts_with([' ', '\t', '\n'])
+        || !text.contains('\n')
+        || !text.chars().all(is_plain)
+    {
+        return writeln!(f, "        inline: {}", scalar(text));
+    }
+    let end = match text.len() - body.len() {
+        0 => "-",
+        1 => "",
+        _ => "+",
+    };
+    writeln!(f, "        inline: |{end}")?;
+    for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
+        if line.is_empty() {
+            writeln!(f)?;
+        } else {
+            writeln!(f, "          {line}")?;
+        }
+    }
+    Ok(())
+}
+
+/// `text` as a scalar that is a text to every version of YAML.
+fn scalar(text: &str) -> String {
+    let word = |c: char| c.is_ascii_alphanumeric() || matches!(c, '/' | '.' | '_' | '-');
+    // YAML 1.1 takes these for booleans.
+    let is_switch = ["y", "yes", "n", "no", "on", "off"]
+        .iter()
+        .any(|switch| text.eq_ignore_ascii_case(switch));
+    if text.starts_with(|c: char| c.is_ascii_alphabetic() || c == '/')
+        && text.chars().all(word)
+        && tree::is_text(text)
+        && !is_switch
+    {
+        return text.to_owned();
+    }
+    let mut quoted = String::with_capacity(text.len() + 2);
+    quoted.push('"');
+    for c in text.chars() {
+        match c {
+            '"' => quoted.push_str("\\\""),
+            '\\' => quoted.push_str("\\\\"),
+            '\n' => quoted.push_str("\\n"),
+            '\t' => quoted.push_str("\\t"),
+            c if !escape::is_deceptive(c) => quoted.push(c),
+            c => {
+                let c = u32::from(c);
+                let written = if c <= 0xffff {
+                    write!(quoted, "\\u{c:04x}")
+                } else {
+                    write!(quoted, "\\U{c:08x}")
+                };
+                debug_assert!(written.is_ok(), "a String takes what is written to it");
+            }
+        }
+    }
+    quoted.push('"');
+    quoted
+}
+
+fn duration(duration: Duration) -> String {
+    match duration.as_millis() {
+        millis if millis.is_multiple_of(1000) => format!("{}s", millis / 1000),
+        millis => format!("{millis}ms"),
+    }
+}

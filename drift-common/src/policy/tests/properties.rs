@@ -1,0 +1,231 @@
+//! What holds for any text and any document.
+
+use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf, time::Duration};
+
+use proptest::{collection::vec, option, prelude::*, sample::select};
+
+use super::*;
+
+/// Whatever the text, its problems can be shown, and stand in it.
+fn holds(text: &str) -> Result<(), TestCaseError> {
+    let (_, problems) = read(text);
+    let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+    let text = text.replace("\r\n", "\n").replace('\r', "\n");
+    let lines: Vec<&str> = text.split('\n').collect();
+    for problem in problems.sorted() {
+        let Position { line, column, .. } = problem.at;
+        prop_assert!(line >= 1 && column >= 1);
+        let there = lines.get(line as usize - 1);
+        prop_assert!(there.is_some(), "{} has no line {line}", lines.len());
+        let columns = there.map_or(0, |line| line.chars().count());
+        prop_assert!(
+            column as usize <= columns + 1,
+            "{} {column}",
+            problem.one_line()
+        );
+        for line in problem.to_string().lines() {
+            prop_assert!(unicode_width::UnicodeWidthStr::width(line) <= 100, "{line}");
+            prop_assert!(!line.contains(crate::escape::is_deceptive), "{line:?}");
+        }
+    }
+    Ok(())
+}
+
+/// Pieces that YAML and policies are made of, and ones that are in the way.
+fn pieces() -> impl Strategy<Value = String> {
+    let piece = select(vec![
+        "a",
+        "b: ",
+        ": ",
+        "- ",
+        "? ",
+        "\n",
+        "\n  ",
+        "\n    ",
+        " ",
+        "\t",
+        "[",
+        "]",
+        "{",
+        "}",
+        ",",
+        "&a ",
+        "*a",
+        "!",
+        "!!str ",
+        "!!int ",
+        "|\n",
+        ">-\n",
+        "'",
+        "\"",
+        "\\",
+        "\\x4",
+        "\\u",
+        "#",
+        " # c\n",
+        "---\n",
+        "...\n",
+        "%TAG ! b\n",
+        "%YAML 1.2\n",
+        "é",
+        "配",
+        "\u{feff}",
+        "\u{202e}",
+        "\r",
+        "\r\n",
+        "~",
+        "0644",
+        "1.2.0",
+        "<<: ",
+        "\0",
+        "\u{85}",
+        "apiVersion: ",
+        "configdrift.io/v1alpha1",
+        "kind: Policy\n",
+        "kind: PolicyVersion\n",
+        "kind: List\n",
+        "items:\n",
+        "metadata: ",
+        "{name: web}\n",
+        "spec:\n",
+        "policy: web\n",
+        "version: 1.2.0\n",
+        "activeVersion: 1.2.0\n",
+        "files:\n",
+        "path: /etc/a\n",
+        "content: ",
+        "{inline: a}\n",
+        "mode: ",
+        "guard: ",
+        "backoff: ",
+        "first: 2s",
+    ]);
+    vec(piece, 0..60).prop_map(|pieces| pieces.concat())
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[a-z0-9]([a-z0-9-]{0,8}[a-z0-9])?(\\.[a-z0-9]{1,4})?"
+}
+
+fn number() -> impl Strategy<Value = Version> {
+    "[0-9]\\.[1-9][0-9]{0,3}\\.(0|[1-9])(-rc\\.[0-9])?(\\+[a-z0-9]{1,5})?"
+        .prop_map(|text| text.parse().expect("a semantic version"))
+}
+
+fn path() -> impl Strategy<Value = PathBuf> {
+    let byte = prop_oneof![8 => b'a'..=b'z', 1 => select(&b" \n\"\\'#:\xc3\xa9\xff\x1b.-{%"[..])];
+    let name = vec(byte, 1..12).prop_filter("a name", |name| name != b"." && name != b"..");
+    vec(name, 1..5).prop_map(|names| {
+        let path: Vec<u8> = names
+            .iter()
+            .flat_map(|name| [b"/", &name[..]].concat())
+            .collect();
+        OsString::from_vec(path).into()
+    })
+}
+
+fn text() -> impl Strategy<Value = String> {
+    let line = prop_oneof![
+        4 => "[ -~]{0,20}",
+        1 => "[ \t]{0,3}",
+        1 => any::<String>(),
+        1 => select(vec!["", "- a", "# b", "---", "...", "a: b", " x", "\u{feff}", "é\u{202e}", "\r"]).prop_map(String::from),
+    ];
+    vec(line, 0..6).prop_map(|lines| lines.join("\n"))
+}
+
+fn spanned<T>(value: T) -> Spanned<T> {
+    let at = source("").place(1, 1, 1);
+    Spanned { value, at }
+}
+
+fn principal() -> impl Strategy<Value = Spanned<Principal>> {
+    prop_oneof![
+        (0..u32::MAX).prop_map(Principal::Id),
+        "[a-z_][a-z0-9_-]{0,8}[$]?".prop_map(Principal::Name),
+    ]
+    .prop_map(spanned)
+}
+
+prop_compose! {
+    fn file()(
+        path in path(),
+        content in prop_oneof![
+            3 => text().prop_map(|text| Content::Inline(text.into())),
+            1 => "[a-z]{1,5}(/[a-z .]{0,5}[a-z])?".prop_map(|path| Content::File(path.into())),
+        ],
+        mode in option::of(0_u32..0o10000),
+        owner in option::of(principal()),
+        group in option::of(principal()),
+    ) -> FileSpec {
+        let (path, content) = (spanned(path), spanned(content));
+        FileSpec { path, content, mode, owner, group }
+    }
+}
+
+fn document() -> impl Strategy<Value = Document> {
+    let version =
+        (name(), name(), number(), vec(file(), 0..5)).prop_map(|(name, policy, version, files)| {
+            Document::Version(PolicyVersion {
+                name: spanned(name),
+                policy: spanned(policy),
+                version: spanned(version),
+                files,
+            })
+        });
+    let millis = || (0_u64..100_000_000).prop_map(Duration::from_millis);
+    let backoff = (millis(), 1_u32..=1000, millis()).prop_map(|(a, factor, b)| Backoff {
+        first: a.min(b),
+        factor,
+        cap: a.max(b),
+    });
+    let mode = select(vec![Mode::Observe, Mode::Heal]);
+    let policy = (name(), number(), mode, backoff).prop_map(|(name, version, mode, backoff)| {
+        Document::Policy(Policy {
+            name: spanned(name),
+            active_version: spanned(version),
+            mode,
+            guard: Guard { backoff },
+        })
+    });
+    prop_oneof![version, policy]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        cases: 1000,
+        failure_persistence: None,
+        ..ProptestConfig::default()
+    })]
+
+    #[test]
+    fn any_text_is_read_or_refused_where_it_is_wrong(text in any::<String>()) {
+        holds(&text)?;
+    }
+
+    #[test]
+    fn any_yaml_is_read_or_refused_where_it_is_wrong(text in pieces()) {
+        holds(&text)?;
+    }
+
+    #[test]
+    fn a_policy_with_an_accident_is_read_or_refused_where_it_is_wrong(
+        document in document(), at in any::<prop::sample::Index>(), gone in 0_usize..4, new in pieces()
+    ) {
+        let mut text = render(&[document]).to_string();
+        let ends: Vec<usize> = text.char_indices().map(|(at, _)| at).chain([text.len()]).collect();
+        let from = at.index(ends.len());
+        let to = (from + gone).min(ends.len() - 1);
+        text.replace_range(ends[from]..ends[to], &new[..new.char_indices().nth(3).map_or(new.len(), |(at, _)| at)]);
+        holds(&text)?;
+    }
+
+    #[test]
+    fn what_is_rendered_is_read_as_the_same(documents in vec(document(), 0..4)) {
+        let text = render(&documents).to_string();
+        let mut problems = Problems::default();
+        let read = parse(&source(&text), &mut problems);
+        prop_assert!(problems.is_empty(), "{problems}\n{text}");
+        prop_assert_eq!(read, documents, "{}", text);
+    }
+}

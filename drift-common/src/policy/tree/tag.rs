@@ -1,0 +1,72 @@
+//! Tags: those of the core schema, which say what a value is. Others would need a program that knows them.
+
+use saphyr_parser::{ScalarStyle, Tag};
+
+use super::{Value, schema};
+use crate::escape;
+
+/// A tag that cannot be, and what to do.
+pub(super) struct Wrong {
+    pub(super) message: String,
+    pub(super) help: &'static str,
+}
+
+/// What a scalar is.
+pub(super) fn value(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, Wrong> {
+    let Some(tag) = tag.map(full_name) else {
+        return Ok(match style {
+            ScalarStyle::Plain => schema::resolve(text),
+            ScalarStyle::SingleQuoted
+            | ScalarStyle::DoubleQuoted
+            | ScalarStyle::Literal
+            | ScalarStyle::Folded => Value::Text,
+        });
+    };
+    let meant = schema::resolve(text);
+    let fits = match tag.as_str() {
+        "!!str" | "!" => return Ok(Value::Text),
+        "!!null" => meant == Value::Null,
+        "!!bool" => matches!(meant, Value::Bool(_)),
+        "!!int" => meant == Value::Integer,
+        "!!float" => matches!(meant, Value::Float | Value::Integer),
+        _ => return Err(unknown(&tag)),
+    };
+    if fits {
+        return Ok(meant);
+    }
+    Err(Wrong {
+        message: format!(
+            "{} is not what its tag {} says",
+            escape::name(text),
+            escape::name(&tag)
+        ),
+        help: "remove the tag",
+    })
+}
+
+/// Whether a list or a mapping can have this tag.
+pub(super) fn collection(tag: &Tag, is_list: bool) -> Result<(), Wrong> {
+    match (full_name(tag).as_str(), is_list) {
+        ("!!seq", true) | ("!!map", false) | ("!", _) => Ok(()),
+        (tag, _) => Err(unknown(tag)),
+    }
+}
+
+fn unknown(tag: &str) -> Wrong {
+    Wrong {
+        message: format!("the tag {} is not known here", escape::name(tag)),
+        help: match tag {
+            "!!binary" => "keep such contents in files of their own: `content: {file: …}`",
+            _ => "remove the tag; a text that begins with `!` needs quotes",
+        },
+    }
+}
+
+/// The tag as people write it: `!!str`, `!mine`, or in full.
+fn full_name(tag: &Tag) -> String {
+    let full = format!("{}{}", tag.handle, tag.suffix);
+    match full.strip_prefix("tag:yaml.org,2002:") {
+        Some(name) => format!("!!{name}"),
+        None => full,
+    }
+}

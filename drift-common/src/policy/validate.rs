@@ -1,0 +1,291 @@
+//! What is wrong between documents that are right each by itself.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    path::Path,
+};
+
+use semver::Version;
+
+use super::{Document, Policy, PolicyVersion, Problem, Problems, Spanned, source::Place, suggest};
+use crate::escape;
+
+/// A policy and its versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lineage {
+    pub policy: Policy,
+    /// From the oldest to the newest.
+    pub versions: Vec<PolicyVersion>,
+    active: usize,
+}
+
+impl Lineage {
+    /// The version that the policy says is active.
+    pub fn active(&self) -> &PolicyVersion {
+        &self.versions[self.active]
+    }
+}
+
+/// All policies of `documents`, by name, each with its versions. `None` where there are `problems`, those found before and those found here:
+///
+/// * a policy, a document or a version that is declared twice (versions that differ in nothing but build metadata are the same);
+/// * a version of no policy, an active version that is not there;
+/// * a path declared twice by a version, or by the active versions of two policies;
+/// * a path declared beneath another one, which is a file.
+///
+/// Where documents were refused before, one that is missing here proves nothing, and is not said.
+pub fn validate(documents: Vec<Document>, problems: &mut Problems) -> Option<Vec<Lineage>> {
+    let complete = problems.is_empty();
+    let mut policies: BTreeMap<String, Policy> = BTreeMap::new();
+    let mut versions: Vec<PolicyVersion> = Vec::new();
+    for document in documents {
+        match document {
+            Document::Version(version) => versions.push(version),
+            Document::Policy(policy) => match policies.get(&policy.name.value) {
+                Some(first) => problems.push(twice(
+                    format!(
+                        "the policy {} is declared twice",
+                        escape::name(&policy.name.value)
+                    ),
+                    &policy.name.at,
+                    &first.name.at,
+                )),
+                None => drop(policies.insert(policy.name.value.clone(), policy)),
+            },
+        }
+    }
+    let versions = unique(versions, problems);
+    for version in &versions {
+        conflicts(claims(0, version), problems, |claim, first| {
+            same_version(version, claim, first)
+        });
+    }
+    if complete {
+        orphans(&policies, &versions, problems);
+    }
+    let lineages = gather(policies, versions, complete, problems);
+    let active = lineages
+        .iter()
+        .enumerate()
+        .flat_map(|(index, lineage)| claims(index, lineage.active()))
+        .collect();
+    conflicts(active, problems, |claim, first| {
+        let of = |claim: &Claim<'_>| &lineages[claim.owner];
+        (claim.owner != first.owner).then(|| two_policies(claim, of(claim), first, of(first)))
+    });
+    problems.is_empty().then_some(lineages)
+}
+
+fn twice(message: String, at: &Place, first: &Place) -> Problem {
+    at.problem(message)
+        .help(format!("first declared at {}", first.position()))
+}
+
+/// The versions, without those that are there already.
+fn unique(versions: Vec<PolicyVersion>, problems: &mut Problems) -> Vec<PolicyVersion> {
+    let mut kept: Vec<PolicyVersion> = Vec::with_capacity(versions.len());
+    let mut by_version: HashMap<(String, Version), usize> = HashMap::new();
+    let mut by_name: HashMap<String, usize> = HashMap::new();
+    for version in versions {
+        let policy = &version.policy.value;
+        // Build metadata has no part in the order of versions.
+        let mut number = version.version.value.clone();
+        number.build = semver::BuildMetadata::EMPTY;
+        let key = (policy.clone(), number);
+        if let Some(first) = by_version.get(&key) {
+            let message = format!(
+                "version {} of {} is declared twice",
+                key.1,
+                escape::name(policy)
+            );
+            problems.push(twice(
+                message,
+                &version.version.at,
+                &kept[*first].version.at,
+            ));
+        } else if let Some(first) = by_name.get(&version.name.value) {
+            let message = format!(
+                "the PolicyVersion {} is declared twice",
+                escape::name(&version.name.value)
+            );
+            problems.push(
+                twice(message, &version.name.at, &kept[*first].name.at).help(format!(
+                    "each needs a name of its own, as in {}",
+                    escape::name(&format!("{policy}-{}", key.1))
+                )),
+            );
+        } else {
+            by_version.insert(key, kept.len());
+            by_name.insert(version.name.value.clone(), kept.len());
+            kept.push(version);
+        }
+    }
+    kept
+}
+
+fn orphans(
+    policies: &BTreeMap<String, Policy>,
+    versions: &[PolicyVersion],
+    problems: &mut Problems,
+) {
+    let names = || policies.keys().map(String::as_str);
+    for version in versions {
+        let Spanned { value: policy, at } = &version.policy;
+        if policies.contains_key(policy) {
+            continue;
+        }
+        let meant = suggest::did_you_mean(policy, names());
+        let problem = at.problem(format!(
+            "there is no Policy named {}{meant}",
+            escape::name(policy)
+        ));
+        problems.push(if policies.is_empty() {
+            problem.help(format!(
+                "add a document with `kind: Policy`, this name and `activeVersion: {}`",
+                version.version.value
+            ))
+        } else {
+            problem.help(format!("policies here: {}", suggest::list(names())))
+        });
+    }
+}
+
+/// Each policy with its versions; the ones without the active one are left out, which is a problem where the documents are complete.
+fn gather(
+    policies: BTreeMap<String, Policy>,
+    versions: Vec<PolicyVersion>,
+    complete: bool,
+    problems: &mut Problems,
+) -> Vec<Lineage> {
+    let mut of: HashMap<String, Vec<PolicyVersion>> = HashMap::new();
+    for version in versions {
+        of.entry(version.policy.value.clone())
+            .or_default()
+            .push(version);
+    }
+    let mut lineages = Vec::with_capacity(policies.len());
+    for (name, policy) in policies {
+        let mut versions = of.remove(&name).unwrap_or_default();
+        versions.sort_by(|a, b| a.version.value.cmp(&b.version.value));
+        let wanted = &policy.active_version;
+        let active = versions
+            .iter()
+            .position(|version| version.version.value == wanted.value);
+        if let Some(active) = active {
+            lineages.push(Lineage {
+                policy,
+                versions,
+                active,
+            });
+        } else if complete {
+            let shown = escape::name(&name);
+            let problem = wanted
+                .at
+                .problem(format!("{shown} has no version {}", wanted.value));
+            problems.push(if versions.is_empty() {
+                problem.help(format!("there is no PolicyVersion with `policy: {name}`"))
+            } else {
+                let there = versions.iter().map(|version| &version.version.value);
+                problem.help(format!("versions of {shown}: {}", suggest::list(there)))
+            });
+        }
+    }
+    lineages
+}
+
+/// A path that someone declares.
+struct Claim<'v> {
+    path: &'v Path,
+    at: &'v Place,
+    /// The number of the policy.
+    owner: usize,
+}
+
+fn claims(owner: usize, version: &PolicyVersion) -> Vec<Claim<'_>> {
+    let paths = version.files.iter().map(|file| &file.path);
+    paths
+        .map(|Spanned { value, at }| Claim {
+            path: value,
+            at,
+            owner,
+        })
+        .collect()
+}
+
+/// Says what `problem` makes of each path that is declared before, or beneath one that is.
+fn conflicts<'v>(
+    mut claims: Vec<Claim<'v>>,
+    problems: &mut Problems,
+    problem: impl Fn(&Claim<'v>, &Claim<'v>) -> Option<Problem>,
+) {
+    // By components: a path comes right before what is beneath it.
+    claims.sort_by(|a, b| (a.path, a.at.order()).cmp(&(b.path, b.at.order())));
+    let mut above: Vec<&Claim<'_>> = Vec::new();
+    for claim in &claims {
+        while above
+            .last()
+            .is_some_and(|top| !claim.path.starts_with(top.path))
+        {
+            above.pop();
+        }
+        if let Some(problem) = above.iter().find_map(|first| problem(claim, first)) {
+            problems.push(problem);
+        }
+        let again = |top: &&Claim<'_>| top.path == claim.path && top.owner == claim.owner;
+        if !above.last().is_some_and(again) {
+            above.push(claim);
+        }
+    }
+}
+
+fn same_version(version: &PolicyVersion, claim: &Claim<'_>, first: &Claim<'_>) -> Option<Problem> {
+    let shown = escape::path_name(claim.path);
+    if claim.path != first.path {
+        return Some(beneath(claim, first));
+    }
+    let of = format!(
+        "{} {}",
+        escape::name(&version.policy.value),
+        version.version.value
+    );
+    Some(twice(
+        format!("{shown} is declared twice by {of}"),
+        claim.at,
+        first.at,
+    ))
+}
+
+fn two_policies(
+    claim: &Claim<'_>,
+    lineage: &Lineage,
+    first: &Claim<'_>,
+    other: &Lineage,
+) -> Problem {
+    if claim.path != first.path {
+        return beneath(claim, first);
+    }
+    let of = |lineage: &Lineage| {
+        let Spanned { value: name, .. } = &lineage.policy.name;
+        format!("{} {}", escape::name(name), lineage.active().version.value)
+    };
+    let message = format!(
+        "{} is declared by two policies, {} and {}",
+        escape::path_name(claim.path),
+        of(other),
+        of(lineage)
+    );
+    twice(message, claim.at, first.at)
+        .help("only one policy can have a path: remove it from the other")
+}
+
+fn beneath(claim: &Claim<'_>, file: &Claim<'_>) -> Problem {
+    let message = format!(
+        "{} cannot be beneath {}, which is declared as a file",
+        escape::path_name(claim.path),
+        escape::path_name(file.path)
+    );
+    claim
+        .at
+        .problem(message)
+        .help(format!("declared as a file at {}", file.at.position()))
+}
