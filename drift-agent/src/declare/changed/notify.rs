@@ -43,10 +43,14 @@ pub(super) struct Notify {
 }
 
 impl Notify {
+    #[expect(
+        deprecated,
+        reason = "the replacement is unsafe for the sake of types whose descriptor can change; that of an OwnedFd cannot"
+    )]
     pub(super) fn new() -> Result<Self, Incomplete> {
         let fd = inotify::init(CreateFlags::CLOEXEC | CreateFlags::NONBLOCK)
             .map_err(io::Error::from)
-            .and_then(|fd| Ok(AsyncFd::register_with_interest(fd, Readiness::READABLE)?))
+            .and_then(|fd| AsyncFd::with_interest(fd, Readiness::READABLE))
             .map_err(Incomplete::Start)?;
         let watches = HashMap::new();
         Ok(Self { fd, watches })
