@@ -176,7 +176,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         register: None,
         paths: Vec::new(),
         writing: BTreeSet::new(),
-        identify: Identify::default(),
+        identify: Identify::new(),
         timers: Timers::default(),
         urgent: VecDeque::new(),
         patient: VecDeque::new(),

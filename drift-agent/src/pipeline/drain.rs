@@ -240,15 +240,15 @@ impl Pipeline {
         self.queue(index, urgent);
     }
 
-    /// Queues the look that a path has a reason for, unless one is under way: then the reason waits for its end.
+    /// Queues the look that a path has a reason for, unless a job is under way: then the reason waits for its end. Until the look begins further reasons may join.
     pub(super) fn queue(&mut self, index: usize, urgent: bool) {
         let Some(state) = self.paths.get_mut(index) else {
             return;
         };
-        if state.busy.is_some() || state.why.is_none() {
+        if state.busy.is_some() || state.queued || state.why.is_none() {
             return;
         }
-        state.busy = state.why.take();
+        state.queued = true;
         self.timers.clear(Timer::Path(index));
         if urgent {
             self.urgent.push_back(Job::Look(index));

@@ -73,9 +73,19 @@ impl Pipeline {
         }
         let now = Instant::now();
         let state = &mut self.paths[index];
-        let Some(why) = state.busy.take() else {
+        let Some(mut why) = state.busy.take() else {
             return Ok(());
         };
+        // A doorbell that came after the look had begun, of something that happened before: one call may ring twice.
+        let belongs = |later: &Why| {
+            later
+                .heard
+                .as_ref()
+                .is_some_and(|heard| heard.event.time_ns <= looked.began_ns)
+        };
+        if let Some(later) = state.why.take_if(|later| belongs(later)) {
+            why = why.join(later);
+        }
         if looked.overtaken && state.overtaken < MOST_OVERTAKEN {
             state.overtaken += 1;
             let why = match state.why.take() {
@@ -243,11 +253,7 @@ impl Pipeline {
                 )
             }
             Verdict::Go => {
-                let why = state
-                    .why
-                    .take()
-                    .unwrap_or_else(|| Why::without_doorbell(drift.cause, ""));
-                state.busy = Some(why);
+                state.busy = Some(Why::without_doorbell(drift.cause, ""));
                 self.timers.clear(Timer::Path(index));
                 self.urgent.push_front(Job::Heal(index, action));
                 Ok(())

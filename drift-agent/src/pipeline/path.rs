@@ -21,7 +21,9 @@ pub struct PathState {
     pub settle: Settle,
     /// Why it is to be looked at, while that has not begun.
     pub why: Option<Why>,
-    /// A job for it is queued or under way, and why.
+    /// A look is queued.
+    pub queued: bool,
+    /// A job for it is under way, and why.
     pub busy: Option<Why>,
     /// Looks in a row that a change has overtaken.
     pub overtaken: u32,
@@ -148,6 +150,7 @@ impl PathState {
         PathState {
             why: None,
             busy: None,
+            queued: false,
             overtaken: 0,
             settle: Settle::default(),
             changes: None,

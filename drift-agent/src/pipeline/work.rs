@@ -14,7 +14,7 @@ use crate::{
     observe::{Host, Observed, Register, Stat, observe},
 };
 
-use super::Pipeline;
+use super::{Pipeline, describe::boot_ns};
 
 /// Something to do for one path.
 #[derive(Clone, Copy, Debug)]
@@ -52,13 +52,17 @@ pub struct Looked {
     pub observed: Observed,
     /// Changed while it was looked at: the doorbell is on its way.
     pub overtaken: bool,
+    /// When the look began, nanoseconds since boot: what happened before is in what was seen.
+    pub began_ns: u64,
     pub slot: Option<Slot>,
 }
 
 /// Looks at one path: mark back, re-key, read, and a glance at the mark again.
 fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared) -> Looked {
+    let began_ns = boot_ns();
     let Some(register) = register else {
         return Looked {
+            began_ns,
             observed: observe(host, &declared.path, None, &mut |_| {}),
             overtaken: false,
             slot: None,
@@ -79,6 +83,7 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
         });
     }
     Looked {
+        began_ns,
         observed,
         overtaken: watch
             .level(slot)
@@ -117,7 +122,16 @@ impl Pipeline {
         let host = Arc::clone(&self.host);
         let register = self.register.clone();
         let generation = self.generation;
-        let stat = self.paths[index].stat;
+        let state = &mut self.paths[index];
+        let stat = state.stat;
+        if let Job::Look(_) = job {
+            state.queued = false;
+            // A heal has come in between: the reason waits for its end.
+            if state.busy.is_some() {
+                return;
+            }
+            state.busy = state.why.take();
+        }
         self.run(move || match job {
             Job::Look(_) => Done::Look {
                 generation,
