@@ -50,7 +50,7 @@ pub struct Declared {
 }
 
 /// Everything this node must have now. Never changed: a new declaration is a new snapshot, swapped whole.
-#[derive(Debug, Default)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Snapshot {
     /// Sorted by path, no path twice.
     pub files: Vec<Arc<Declared>>,

@@ -1,5 +1,18 @@
 //! The agent, in the order the data flows.
 
-pub mod compare;
+pub mod cli;
+pub mod settings;
+
 pub mod declare;
+
+pub mod probe;
+
+pub mod observe;
+
+pub mod compare;
+
+pub mod heal;
+
 pub mod report;
+
+pub mod pipeline;

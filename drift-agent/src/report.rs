@@ -1,5 +1,223 @@
-//! What leaves the node, and how.
+//! What leaves the node, and how: a table for people or JSON lines for programs on standard output, and OTLP logs to a collector.
+//!
+//! The pipeline owns a [`Reporter`] and never waits in it: each way out has a bounded queue and a thread, and what does not fit is counted
+//! and told.
 
+mod console;
+mod escape;
+mod line;
+mod loss;
+mod otlp;
+mod outlet;
+mod queue;
 mod record;
+#[cfg(test)]
+mod sample;
+mod sentence;
 
+use std::{
+    io::{self, Write},
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+pub use console::{Look, Watching};
+pub use escape::{escape, printable};
+pub use line::SCHEMA;
+pub use otlp::{Counts, OtlpError, Settings as OtlpSettings};
 pub use record::{Actor, Cause, Event, FileType, Outcome, Record, State};
+
+use loss::{Lost, lost};
+use otlp::Exporter;
+use outlet::Outlet;
+
+/// The form on standard output.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Output {
+    /// For people.
+    Table,
+    /// For programs: one JSON record a line, as `docs/record.schema.json` says.
+    Jsonl,
+}
+
+/// Why nothing can be reported any more.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum ReportError {
+    /// Whoever read standard output has gone, or the disk behind it is full.
+    #[error("cannot write to standard output")]
+    Output(#[source] Arc<io::Error>),
+    #[error("cannot start the thread that writes records")]
+    Thread(#[source] io::Error),
+    #[error("a record has no JSON form")]
+    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Otlp(#[from] OtlpError),
+}
+
+impl ReportError {
+    /// The kind of error, for metrics and conditions: a closed set.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            ReportError::Output(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                "output-closed"
+            }
+            ReportError::Output(_) => "output-failed",
+            ReportError::Thread(_) => "thread",
+            ReportError::Json(_) => "json",
+            ReportError::Otlp(error) => error.reason(),
+        }
+    }
+}
+
+/// What had not left when the time of a [`Reporter::flush`] was up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Left {
+    /// Lines on standard output.
+    pub lines: usize,
+    /// Records the collector has not answered for.
+    pub records: usize,
+}
+
+/// Takes each record to where it belongs.
+#[derive(Debug)]
+pub struct Reporter {
+    form: Form,
+    outlet: Outlet,
+    otlp: Option<Exporter>,
+}
+
+#[derive(Clone, Debug)]
+struct Form {
+    output: Output,
+    look: Look,
+    /// Which machine says so.
+    node: String,
+}
+
+impl Reporter {
+    /// To standard output, and to the collector `otlp` names (see [`OtlpSettings::from_env`]).
+    ///
+    /// # Errors
+    /// No thread can be started, or the certificates for the collector are not what they should be.
+    pub fn new(
+        output: Output,
+        node: &str,
+        otlp: Option<&OtlpSettings>,
+    ) -> Result<Reporter, ReportError> {
+        let out = Box::new(io::stdout());
+        Reporter::to(out, Look::of_stdout(), output, node, otlp)
+    }
+
+    /// As [`Reporter::new`], to any writer.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn to(
+        out: Box<dyn Write + Send>,
+        look: Look,
+        output: Output,
+        node: &str,
+        otlp: Option<&OtlpSettings>,
+    ) -> Result<Reporter, ReportError> {
+        // The schema wants a name, and a machine without one still has drifts.
+        let node = if node.is_empty() { "localhost" } else { node };
+        let form = Form {
+            output,
+            look,
+            node: node.to_owned(),
+        };
+        let tell_loss = {
+            let form = form.clone();
+            Box::new(move |count| {
+                let record = lost(Lost::OutputBlocked, count);
+                form.line(&record).unwrap_or_else(|error| {
+                    log::error!("{count} lines are lost, and the line that says so: {error}");
+                    String::new()
+                })
+            })
+        };
+        Ok(Reporter {
+            outlet: Outlet::start(out, tell_loss).map_err(ReportError::Thread)?,
+            otlp: otlp
+                .map(|settings| Exporter::start(settings, node))
+                .transpose()?,
+            form,
+        })
+    }
+
+    /// Says what is watched. In [`Output::Jsonl`] it says nothing: there is no such record.
+    ///
+    /// # Errors
+    /// [`ReportError::Output`].
+    pub fn watching(&mut self, watching: &Watching) -> Result<(), ReportError> {
+        match self.form.output {
+            Output::Jsonl => Ok(()),
+            Output::Table => {
+                let mut lines = self.form.look.watching(watching).join("\n");
+                lines.push('\n');
+                self.outlet.push(&lines).map_err(ReportError::Output)
+            }
+        }
+    }
+
+    /// Takes a record. Waits neither for the network nor for a reader.
+    ///
+    /// # Errors
+    /// [`ReportError::Output`] once standard output takes nothing any more; the record was handed over to the collector's queue all the
+    /// same, and so are those after it.
+    pub fn report(&mut self, record: &Record) -> Result<(), ReportError> {
+        if let Some(field) = record.lacks() {
+            log::error!(
+                "a mistake in drift-agent: its record {} lacks `{field}`",
+                record.event.name()
+            );
+        }
+        if let Some(otlp) = &self.otlp {
+            otlp.push(record);
+        }
+        let line = self.form.line(record)?;
+        self.outlet.push(&line).map_err(ReportError::Output)
+    }
+
+    /// Waits until all that was reported has left, at most `within`. Blocks: for the agent's end, and for tests.
+    ///
+    /// # Errors
+    /// [`ReportError::Output`], after the collector had its time.
+    pub fn flush(&mut self, within: Duration) -> Result<Left, ReportError> {
+        let end = Instant::now() + within;
+        // Lines first: they need no time where someone reads them.
+        let lines = self.outlet.flush(within);
+        let rest = end.saturating_duration_since(Instant::now());
+        let records = self.otlp.as_ref().map_or(0, |otlp| otlp.flush(rest));
+        let lines = lines.map_err(ReportError::Output)?;
+        Ok(Left { lines, records })
+    }
+
+    /// Lines that whoever reads standard output did not get.
+    #[must_use]
+    pub fn lines_lost(&self) -> u64 {
+        self.outlet.lost()
+    }
+
+    /// What became of the records for the collector. `None`: there is none.
+    #[must_use]
+    pub fn otlp_counts(&self) -> Option<Counts> {
+        self.otlp.as_ref().map(Exporter::counts)
+    }
+}
+
+impl Form {
+    fn line(&self, record: &Record) -> Result<String, serde_json::Error> {
+        let mut line = match self.output {
+            Output::Table => self.look.line(record),
+            Output::Jsonl => record.line(&self.node)?,
+        };
+        line.push('\n');
+        Ok(line)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,9 @@
 //! The harness.
+
+pub mod agent;
+pub mod collector;
+pub mod peer;
+pub mod report;
+pub mod scene;
+pub mod skip;
+pub mod wait;

@@ -1,6 +1,6 @@
 //! One decision of the agent, in the shape of `docs/record.schema.json` (`configdrift.io/record/v1`).
 
-use std::path::PathBuf;
+use std::{ffi::OsString, path::PathBuf};
 
 use crate::compare::Drift;
 
@@ -12,11 +12,89 @@ pub enum Event {
     HealFailed,
     HealUnverifiable,
     HealSuppressed,
+    /// Someone else put it back.
     DriftResolved,
+    /// Changed and changed back, or written with equal content.
     Touched,
     PolicyActivated,
     PolicyRejected,
     EventsLost,
+}
+
+impl Event {
+    /// Every event.
+    pub const ALL: [Event; 10] = [
+        Event::DriftDetected,
+        Event::DriftHealed,
+        Event::HealFailed,
+        Event::HealUnverifiable,
+        Event::HealSuppressed,
+        Event::DriftResolved,
+        Event::Touched,
+        Event::PolicyActivated,
+        Event::PolicyRejected,
+        Event::EventsLost,
+    ];
+
+    /// The event's name in records, OTLP and documents.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Event::DriftDetected => "config.drift.detected",
+            Event::DriftHealed => "config.drift.healed",
+            Event::HealFailed => "config.drift.heal_failed",
+            Event::HealUnverifiable => "config.drift.heal_unverifiable",
+            Event::HealSuppressed => "config.drift.heal_suppressed",
+            Event::DriftResolved => "config.drift.resolved",
+            Event::Touched => "config.touched",
+            Event::PolicyActivated => "config.policy.activated",
+            Event::PolicyRejected => "config.policy.rejected",
+            Event::EventsLost => "config.events.lost",
+        }
+    }
+
+    const fn is_about_a_path(self) -> bool {
+        match self {
+            Event::DriftDetected
+            | Event::DriftHealed
+            | Event::HealFailed
+            | Event::HealUnverifiable
+            | Event::HealSuppressed
+            | Event::DriftResolved
+            | Event::Touched => true,
+            Event::PolicyActivated | Event::PolicyRejected | Event::EventsLost => false,
+        }
+    }
+
+    const fn is_about_a_heal(self) -> bool {
+        match self {
+            Event::DriftHealed
+            | Event::HealFailed
+            | Event::HealUnverifiable
+            | Event::HealSuppressed => true,
+            Event::DriftDetected
+            | Event::DriftResolved
+            | Event::Touched
+            | Event::PolicyActivated
+            | Event::PolicyRejected
+            | Event::EventsLost => false,
+        }
+    }
+
+    const fn needs_a_reason(self) -> bool {
+        match self {
+            Event::HealFailed
+            | Event::HealUnverifiable
+            | Event::HealSuppressed
+            | Event::PolicyRejected
+            | Event::EventsLost => true,
+            Event::DriftDetected
+            | Event::DriftHealed
+            | Event::DriftResolved
+            | Event::Touched
+            | Event::PolicyActivated => false,
+        }
+    }
 }
 
 /// What woke the comparison.
@@ -28,12 +106,48 @@ pub enum Cause {
     Policy,
 }
 
+impl Cause {
+    /// Every cause.
+    pub const ALL: [Cause; 4] = [Cause::Kernel, Cause::Scan, Cause::Start, Cause::Policy];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Cause::Kernel => "kernel",
+            Cause::Scan => "scan",
+            Cause::Start => "start",
+            Cause::Policy => "policy",
+        }
+    }
+}
+
+/// What came of a heal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Outcome {
     Healed,
     Failed,
     Unverifiable,
     Suppressed,
+}
+
+impl Outcome {
+    /// Every outcome.
+    pub const ALL: [Outcome; 4] = [
+        Outcome::Healed,
+        Outcome::Failed,
+        Outcome::Unverifiable,
+        Outcome::Suppressed,
+    ];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Outcome::Healed => "healed",
+            Outcome::Failed => "failed",
+            Outcome::Unverifiable => "unverifiable",
+            Outcome::Suppressed => "suppressed",
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +160,34 @@ pub enum FileType {
     Block,
     Char,
     Absent,
+}
+
+impl FileType {
+    /// Every type.
+    pub const ALL: [FileType; 8] = [
+        FileType::File,
+        FileType::Directory,
+        FileType::Symlink,
+        FileType::Fifo,
+        FileType::Socket,
+        FileType::Block,
+        FileType::Char,
+        FileType::Absent,
+    ];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            FileType::File => "file",
+            FileType::Directory => "directory",
+            FileType::Symlink => "symlink",
+            FileType::Fifo => "fifo",
+            FileType::Socket => "socket",
+            FileType::Block => "block",
+            FileType::Char => "char",
+            FileType::Absent => "absent",
+        }
+    }
 }
 
 /// One side of a comparison. `None`: not declared, or not known.
@@ -68,8 +210,8 @@ pub struct Actor {
     pub pid: u32,
     /// Start, nanoseconds since boot.
     pub start_ns: u64,
-    /// Raw bytes as the kernel has them; escaped when shown.
-    pub comm: String,
+    /// Raw bytes as the kernel has them (without the padding); escaped when shown.
+    pub comm: OsString,
     pub exe: Option<PathBuf>,
     pub uid: u32,
     pub gid: u32,
@@ -100,4 +242,61 @@ pub struct Record {
     pub message: Option<String>,
     /// Detection to verified, nanoseconds.
     pub heal_ns: Option<u64>,
+}
+
+impl Record {
+    /// A record of this moment with nothing but its event; the caller fills in what [`Record::lacks`] asks for.
+    #[must_use]
+    pub fn new(event: Event) -> Record {
+        Record {
+            id: uuid::Uuid::now_v7(),
+            time: jiff::Timestamp::now(),
+            event,
+            policy: None,
+            version: None,
+            path: None,
+            drift: Vec::new(),
+            declared: None,
+            observed: None,
+            actor: None,
+            cause: None,
+            seen_ns: None,
+            outcome: None,
+            reason: None,
+            message: None,
+            heal_ns: None,
+        }
+    }
+
+    /// The first field that readers of this event count on and that is not there.
+    #[must_use]
+    pub fn lacks(&self) -> Option<&'static str> {
+        let detected = self.event == Event::DriftDetected;
+        let path = self.event.is_about_a_path();
+        let needs = [
+            ("policy", path, self.policy.is_some()),
+            ("version", path, self.version.is_some()),
+            ("path", path, self.path.is_some()),
+            ("cause", path, self.cause.is_some()),
+            ("drift", detected, !self.drift.is_empty()),
+            ("declared", detected, self.declared.is_some()),
+            ("observed", detected, self.observed.is_some()),
+            ("actor", detected, self.actor.is_some()),
+            (
+                "outcome",
+                self.event.is_about_a_heal(),
+                self.outcome.is_some(),
+            ),
+            (
+                "heal_ns",
+                self.event == Event::DriftHealed,
+                self.heal_ns.is_some(),
+            ),
+            ("reason", self.event.needs_a_reason(), self.reason.is_some()),
+        ];
+        needs
+            .iter()
+            .find(|(_, needed, there)| *needed && !there)
+            .map(|(field, ..)| *field)
+    }
 }

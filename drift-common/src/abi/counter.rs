@@ -13,9 +13,9 @@ pub enum Counter {
     /// A path in user memory could not be read: a sweep is asked for.
     UserRead = 3,
     /// The table of calls under way was full: a sweep is asked for.
-    PendingFull = 4,
-    /// The table of writers or readers was full: a close at process exit may go unseen until the quiet time is over.
-    HoldersFull = 5,
+    CallsFull = 4,
+    /// The table of readers was full: a read of a watched file may go untold.
+    ReadersFull = 5,
 }
 
 impl Counter {
@@ -24,8 +24,8 @@ impl Counter {
         Counter::RingFull,
         Counter::KernelRead,
         Counter::UserRead,
-        Counter::PendingFull,
-        Counter::HoldersFull,
+        Counter::CallsFull,
+        Counter::ReadersFull,
     ];
 
     /// The counter's name in logs, metrics and documents.
@@ -36,8 +36,8 @@ impl Counter {
             Counter::RingFull => "ring_full",
             Counter::KernelRead => "kernel_read",
             Counter::UserRead => "user_read",
-            Counter::PendingFull => "pending_full",
-            Counter::HoldersFull => "holders_full",
+            Counter::CallsFull => "calls_full",
+            Counter::ReadersFull => "readers_full",
         }
     }
 
@@ -49,8 +49,8 @@ impl Counter {
             Counter::RingFull
             | Counter::KernelRead
             | Counter::UserRead
-            | Counter::PendingFull
-            | Counter::HoldersFull => true,
+            | Counter::CallsFull
+            | Counter::ReadersFull => true,
         }
     }
 }

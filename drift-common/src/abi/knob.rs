@@ -15,8 +15,6 @@
 pub struct Knobs {
     /// The agent's own thread group: its changes do not ring, and what it opens is told to it as a [`Key`](super::Key).
     pub agent_tgid: u32,
-    /// Not 0: the hooks log what they do (aya-log). For debugging; costs every hook.
-    pub debug: u32,
 }
 
-const _: () = assert!(size_of::<Knobs>() == 8);
+const _: () = assert!(size_of::<Knobs>() == 4);

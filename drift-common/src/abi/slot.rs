@@ -15,10 +15,11 @@ pub enum Level {
     Done = 2,
 }
 
-/// One watched object in the `SLOTS` array map.
+/// What the kernel half knows of one watched object, in the `SLOTS` array map: written by the kernel half alone. The object's [`Level`] stands beside it in
+/// `LEVELS`, which both halves write.
 ///
-/// The kernel half raises `level` and rings when it rises; the agent sets it back to [`Level::Clean`] *before* it reads the object. A change that
-/// found the level already high came before that store, so the read that follows the store sees it: coalescing loses nothing.
+/// The kernel half raises the level and rings when it rises; the agent sets it back to [`Level::Clean`] *before* it reads the object. A change that found
+/// the level already high came before that store, so the read that follows the store sees it: coalescing loses nothing.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(
@@ -31,18 +32,17 @@ pub enum Level {
     )
 )]
 pub struct Slot {
-    /// A [`Level`].
-    pub level: u32,
-    /// The thread group that made the newest change. Differs from the doorbell's when a second process came in between.
-    pub tgid: u32,
     /// When the newest change was seen, nanoseconds since boot.
     pub changed_ns: u64,
-    /// Changes seen, ever (approximate when two CPUs change one object in the same nanoseconds).
+    /// Complete changes seen, ever: an open, write and close is one (approximate when two CPUs change one object in the same nanoseconds).
     pub changes: u64,
+    /// The thread group that made the newest change. Differs from the doorbell's when a second process came in between.
+    pub tgid: u32,
+    pub _reserved: u32,
 }
 
 const _: () = {
     assert!(size_of::<Slot>() == 24);
-    assert!(core::mem::offset_of!(Slot, changed_ns) == 8);
-    assert!(core::mem::offset_of!(Slot, changes) == 16);
+    assert!(core::mem::offset_of!(Slot, changes) == 8);
+    assert!(core::mem::offset_of!(Slot, tgid) == 16);
 };

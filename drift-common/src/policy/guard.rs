@@ -15,6 +15,15 @@ pub enum Mode {
 impl Mode {
     /// Each with the word for it, in policies and on the command line.
     pub const ALL: [(&'static str, Self); 2] = [("observe", Self::Observe), ("heal", Self::Heal)];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Observe => "observe",
+            Self::Heal => "heal",
+        }
+    }
 }
 
 impl fmt::Display for Mode {

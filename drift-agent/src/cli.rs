@@ -1,0 +1,46 @@
+//! The command line: one file per subcommand.
+
+mod run;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// drift keeps the configuration of Linux machines equal to what was declared.
+#[derive(Debug, Parser)]
+#[command(name = "drift-agent", version, about, max_term_width = 100, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  sudo drift-agent run --policies policies
+      watch what the policies declare, and say what drifts, live
+  sudo drift-agent run --policies policies --mode heal -o jsonl
+      put the declared state back too, and say so in JSON, one record a line";
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    Run(run::Run),
+}
+
+/// Parses the arguments and runs the command. Errors are one sentence on standard error and a non-zero status.
+#[must_use]
+pub fn main() -> ExitCode {
+    env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
+        .format_timestamp_millis()
+        .init();
+    let result = match Cli::parse().command {
+        Command::Run(run) => run.run(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            // The last cause says what is wrong, the first what was being done.
+            eprintln!("{error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,48 @@
+//! The kinds of drift.
+
+use serde::Serialize;
+
+/// The kinds of drift: a closed set; the name is the same in code, records, metrics and documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Drift {
+    Content,
+    Missing,
+    Type,
+    Mode,
+    Owner,
+    /// The declared path resolves elsewhere: a symlink stands in its way.
+    Relocated,
+    Unreadable,
+    /// Still being written: no two reads agreed.
+    Unstable,
+}
+
+impl Drift {
+    /// Every kind.
+    pub const ALL: [Drift; 8] = [
+        Drift::Content,
+        Drift::Missing,
+        Drift::Type,
+        Drift::Mode,
+        Drift::Owner,
+        Drift::Relocated,
+        Drift::Unreadable,
+        Drift::Unstable,
+    ];
+
+    /// The kind's name in records, metrics and documents (the same that `Serialize` writes).
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Drift::Content => "content",
+            Drift::Missing => "missing",
+            Drift::Type => "type",
+            Drift::Mode => "mode",
+            Drift::Owner => "owner",
+            Drift::Relocated => "relocated",
+            Drift::Unreadable => "unreadable",
+            Drift::Unstable => "unstable",
+        }
+    }
+}

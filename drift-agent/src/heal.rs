@@ -1,0 +1,12 @@
+//! Putting the declared state back: decide (pure), hold back (pure), write (the only writer of the host).
+
+mod action;
+mod execute;
+mod guard;
+mod plan;
+mod replace;
+
+pub use action::Action;
+pub use execute::{HealError, Healed, execute, sweep_leftovers};
+pub use guard::{Brake, Verdict};
+pub use plan::{Impossible, plan};

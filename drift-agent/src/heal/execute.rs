@@ -1,0 +1,203 @@
+//! The only writer of the host: one match over [`Action`].
+
+use std::{ffi::OsString, io, os::fd::AsFd, path::Path};
+
+use rustix::{
+    fs::{AtFlags, Mode, OFlags, Uid, fchmod, fchown, fsync, mkdirat, openat2, unlinkat},
+    io::Errno,
+};
+use thiserror::Error;
+
+use crate::{
+    declare::Declared,
+    observe::{Host, Stat},
+    report::FileType,
+};
+
+use super::{action::Action, replace};
+
+/// What was written, for the record.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Healed {
+    /// Something worth telling beside "healed".
+    pub notes: Vec<String>,
+}
+
+/// Why the declared state could not be put back. Nothing is half done: each path is wholly as it was or wholly as declared.
+#[derive(Debug, Error)]
+pub enum HealError {
+    #[error("the directory {path} cannot be reached ({source})")]
+    Parent { path: String, source: io::Error },
+    #[error(
+        "a directory that is not empty stands there: move it away, drift does not delete what it did not write"
+    )]
+    DirectoryInTheWay,
+    #[error(
+        "the file is a mount point (bind mount, Kubernetes subPath): it cannot be replaced from here; unmount it, or change what is mounted"
+    )]
+    Busy,
+    #[error("the file system is read-only")]
+    ReadOnly,
+    #[error("no space left for a new file ({0})")]
+    NoSpace(io::Error),
+    #[error(
+        "not permitted ({0}): the file or its directory may be immutable (lsattr), or the agent may lack a capability"
+    )]
+    NotPermitted(io::Error),
+    #[error(
+        "what was written does not read back the same: the disk or the file system is at fault"
+    )]
+    ReadBack,
+    #[error("{step}: {source}")]
+    Io {
+        step: &'static str,
+        source: io::Error,
+    },
+}
+
+impl HealError {
+    /// A closed set, for records and metrics.
+    #[must_use]
+    pub fn reason(&self) -> &'static str {
+        match self {
+            HealError::Parent { .. } => "parent",
+            HealError::DirectoryInTheWay => "directory-in-the-way",
+            HealError::Busy => "busy-mount-point",
+            HealError::ReadOnly => "read-only",
+            HealError::NoSpace(_) => "no-space",
+            HealError::NotPermitted(_) => "not-permitted",
+            HealError::ReadBack => "read-back",
+            HealError::Io { .. } => "io",
+        }
+    }
+
+    pub(super) fn at(step: &'static str) -> impl Fn(Errno) -> HealError {
+        move |errno| match errno {
+            Errno::BUSY => HealError::Busy,
+            Errno::ROFS => HealError::ReadOnly,
+            Errno::NOSPC | Errno::DQUOT => HealError::NoSpace(errno.into()),
+            Errno::PERM | Errno::ACCESS => HealError::NotPermitted(errno.into()),
+            Errno::ISDIR | Errno::NOTEMPTY | Errno::EXIST => HealError::DirectoryInTheWay,
+            other => HealError::Io {
+                step,
+                source: other.into(),
+            },
+        }
+    }
+}
+
+/// Does it. Blocking: writes and syncs.
+pub fn execute(
+    host: &Host,
+    declared: &Declared,
+    action: Action,
+    observed: Option<&Stat>,
+) -> Result<Healed, HealError> {
+    match action {
+        Action::Attributes => attributes(host, declared),
+        Action::Replace => {
+            // Something that is no regular file has no attributes worth keeping.
+            let like = observed.filter(|stat| stat.file_type == FileType::File);
+            replace::replace(host, declared, like)
+        }
+    }
+}
+
+/// Mode and owner of the file that is there, through one descriptor.
+fn attributes(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
+    let (parent, name) = parent_and_name(&declared.path)?;
+    let dir = host
+        .directory(parent, OFlags::PATH)
+        .map_err(|error| unreachable_parent(parent, error))?;
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = openat2(
+        &dir,
+        &name,
+        flags,
+        Mode::empty(),
+        rustix::fs::ResolveFlags::NO_SYMLINKS,
+    )
+    .map_err(HealError::at("open the file"))?;
+    set_attributes(file.as_fd(), declared)?;
+    fsync(&file).map_err(HealError::at("sync the file"))?;
+    Ok(Healed::default())
+}
+
+/// Owner before mode: a change of owner clears the setuid and setgid bits.
+fn set_attributes(file: rustix::fd::BorrowedFd<'_>, declared: &Declared) -> Result<(), HealError> {
+    // The mode as it is must survive the change of owner where none is declared.
+    let before = rustix::fs::fstat(file)
+        .map_err(HealError::at("look at the file"))?
+        .st_mode
+        & 0o7777;
+    if declared.uid.is_some() || declared.gid.is_some() {
+        fchown(
+            file,
+            declared.uid.map(Uid::from_raw),
+            declared.gid.map(rustix::fs::Gid::from_raw),
+        )
+        .map_err(HealError::at("set the owner"))?;
+    }
+    fchmod(file, Mode::from_raw_mode(declared.mode.unwrap_or(before)))
+        .map_err(HealError::at("set the mode"))
+}
+
+pub(super) fn parent_and_name(path: &Path) -> Result<(&Path, OsString), HealError> {
+    match (path.parent(), path.file_name()) {
+        (Some(parent), Some(name)) => Ok((parent, name.to_owned())),
+        // Validation refuses such a path; here it must not become a write to somewhere.
+        _ => Err(HealError::DirectoryInTheWay),
+    }
+}
+
+pub(super) fn unreachable_parent(path: &Path, error: Errno) -> HealError {
+    HealError::Parent {
+        path: path.display().to_string(),
+        source: error.into(),
+    }
+}
+
+/// Opens a directory for syncing, and makes what is missing of it: root's, 0755. What is there already is never touched.
+pub(super) fn directory_for_writing(
+    host: &Host,
+    path: &Path,
+    notes: &mut Vec<String>,
+) -> Result<rustix::fd::OwnedFd, HealError> {
+    match host.directory(path, OFlags::RDONLY) {
+        Err(Errno::NOENT) => {}
+        other => return other.map_err(|error| unreachable_parent(path, error)),
+    }
+    let (above, name) = parent_and_name(path)?;
+    let dir = directory_for_writing(host, above, notes)?;
+    match mkdirat(&dir, &name, Mode::from_raw_mode(0o755)) {
+        // Another process was faster.
+        Err(Errno::EXIST) => {}
+        Err(error) => return Err(unreachable_parent(path, error)),
+        Ok(()) => {
+            let made = host
+                .directory(path, OFlags::RDONLY)
+                .map_err(|error| unreachable_parent(path, error))?;
+            // The agent's umask must not decide.
+            fchmod(&made, Mode::from_raw_mode(0o755))
+                .map_err(HealError::at("set the mode of a new directory"))?;
+            fsync(&dir).map_err(HealError::at("sync the directory"))?;
+            notes.push(format!("made the missing directory {}", path.display()));
+        }
+    }
+    host.directory(path, OFlags::RDONLY)
+        .map_err(|error| unreachable_parent(path, error))
+}
+
+/// Removes what a heal that was killed may have left beside a declared path. True when there was something.
+pub fn sweep_leftovers(host: &Host, path: &Path) -> Result<bool, HealError> {
+    let (parent, _) = parent_and_name(path)?;
+    let Ok(dir) = host.directory(parent, OFlags::PATH) else {
+        return Ok(false);
+    };
+    match unlinkat(&dir, replace::temporary_name(path), AtFlags::empty()) {
+        Ok(()) => Ok(true),
+        Err(Errno::NOENT) => Ok(false),
+        Err(error) => Err(HealError::at("remove a leftover")(error)),
+    }
+}

@@ -1,0 +1,205 @@
+//! Replace one file: at any instant, and after a power cut, the path is wholly old or wholly new.
+//!
+//! A nameless file in the same directory; content; owner, then mode, then extended attributes (a change of owner clears setuid, a write clears capabilities);
+//! read back; sync; a temporary name; rename; sync of the directory. Never a moment with a wrong owner or mode under the declared name.
+
+use std::{
+    ffi::{CString, OsString},
+    fs::File,
+    io::{Read, Seek, SeekFrom, Write},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    path::Path,
+};
+
+use rustix::{
+    fs::{
+        AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr,
+        flistxattr, fsetxattr, fsync, linkat, openat, openat2, renameat, unlinkat,
+    },
+    io::Errno,
+};
+
+use crate::{declare::Declared, observe::Stat};
+
+use super::execute::{HealError, Healed, directory_for_writing, parent_and_name};
+use crate::observe::Host;
+
+/// What a missing file gets where nothing is declared.
+const DEFAULT_MODE: u32 = 0o644;
+
+/// The largest value the kernel allows (XATTR_SIZE_MAX).
+const MOST_XATTR: usize = 64 << 10;
+
+/// The name a new file has for a moment, before it takes its place. One for each path: what a killed heal leaves is found again.
+pub fn temporary_name(path: &Path) -> OsString {
+    use std::os::unix::ffi::OsStrExt;
+    let digest = blake3::hash(path.as_os_str().as_bytes()).to_hex();
+    OsString::from(format!(".drift-{}.tmp", &digest[..16]))
+}
+
+/// Puts a file as declared in place of whatever stands there. `like`: the regular file that is replaced; what is not declared stays as it was there.
+pub fn replace(host: &Host, declared: &Declared, like: Option<&Stat>) -> Result<Healed, HealError> {
+    let mut healed = Healed::default();
+    let (parent, name) = parent_and_name(&declared.path)?;
+    let dir = directory_for_writing(host, parent, &mut healed.notes)?;
+    let temporary = temporary_name(&declared.path);
+    let (mut file, named) = new_file(&dir, &temporary)?;
+    let result = fill(&mut file, &dir, &name, declared, like)
+        .and_then(|()| put_in_place(&file, &dir, &temporary, &name, named));
+    if result.is_err() {
+        // The first error is the one to tell. What could not be removed is removed at the next heal, or at the next start.
+        let _kept_until_then = unlinkat(&dir, &temporary, AtFlags::empty());
+    }
+    result?;
+    Ok(healed)
+}
+
+/// A nameless file, or, where the file system has none, one with the temporary name.
+fn new_file(dir: &OwnedFd, temporary: &OsString) -> Result<(File, bool), HealError> {
+    let private = Mode::from_raw_mode(0o600);
+    match openat(
+        dir,
+        ".",
+        OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC,
+        private,
+    ) {
+        Ok(file) => return Ok((File::from(file), false)),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {}
+        Err(error) => return Err(HealError::at("make a new file")(error)),
+    }
+    remove_stale(dir, temporary)?;
+    let flags = OFlags::CREATE | OFlags::EXCL | OFlags::RDWR | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(dir, temporary, flags, private).map_err(HealError::at("make a new file"))?;
+    Ok((File::from(file), true))
+}
+
+/// A heal that was killed may have left the temporary name.
+fn remove_stale(dir: &OwnedFd, temporary: &OsString) -> Result<(), HealError> {
+    match unlinkat(dir, temporary, AtFlags::empty()) {
+        Ok(()) | Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(HealError::at("remove a leftover")(error)),
+    }
+}
+
+fn fill(
+    file: &mut File,
+    dir: &OwnedFd,
+    name: &OsString,
+    declared: &Declared,
+    like: Option<&Stat>,
+) -> Result<(), HealError> {
+    let io = |step| {
+        move |source: std::io::Error| match Errno::from_io_error(&source) {
+            Some(errno) => HealError::at(step)(errno),
+            None => HealError::Io { step, source },
+        }
+    };
+    file.write_all(&declared.content).map_err(io("write"))?;
+    let uid = declared.uid.or(like.map(|stat| stat.uid)).unwrap_or(0);
+    let gid = declared.gid.or(like.map(|stat| stat.gid)).unwrap_or(0);
+    let mode = declared
+        .mode
+        .or(like.map(|stat| stat.mode))
+        .unwrap_or(DEFAULT_MODE);
+    fchown(&*file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
+        .map_err(HealError::at("set the owner"))?;
+    fchmod(&*file, Mode::from_raw_mode(mode)).map_err(HealError::at("set the mode"))?;
+    if like.is_some() {
+        copy_attributes(dir, name, file.as_fd())?;
+        // An access list brings the group bits of its mask along.
+        fchmod(&*file, Mode::from_raw_mode(mode)).map_err(HealError::at("set the mode"))?;
+    }
+    file.seek(SeekFrom::Start(0)).map_err(io("read back"))?;
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = [0; 64 << 10];
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => break,
+            Ok(length) => {
+                hasher.update(&buffer[..length]);
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(io("read back")(error)),
+        }
+    }
+    if hasher.finalize() != declared.digest {
+        return Err(HealError::ReadBack);
+    }
+    fsync(&*file).map_err(HealError::at("sync the file"))
+}
+
+/// Extended attributes that nobody declared stay: labels, access lists, capabilities, the users' own.
+fn copy_attributes(dir: &OwnedFd, name: &OsString, to: BorrowedFd<'_>) -> Result<(), HealError> {
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let from = match openat2(dir, name, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Ok(from) => from,
+        // Gone since it was looked at: nothing to keep.
+        Err(Errno::NOENT | Errno::LOOP) => return Ok(()),
+        Err(error) => return Err(HealError::at("open the old file")(error)),
+    };
+    let mut names = vec![0u8; MOST_XATTR];
+    let length = match flistxattr(&from, &mut names[..]) {
+        Ok(length) => length,
+        Err(Errno::OPNOTSUPP) => return Ok(()),
+        Err(error) => return Err(HealError::at("list the old file's attributes")(error)),
+    };
+    let mut value = vec![0u8; MOST_XATTR];
+    for attribute in names[..length]
+        .split(|byte| *byte == 0)
+        .filter(|name| !name.is_empty())
+    {
+        let Ok(attribute) = CString::new(attribute) else {
+            continue;
+        };
+        let length = match fgetxattr(&from, &*attribute, &mut value[..]) {
+            Ok(length) => length,
+            // Removed since it was listed, or one that this file system only pretends to have.
+            Err(Errno::NODATA | Errno::OPNOTSUPP) => continue,
+            Err(error) => return Err(HealError::at("read the old file's attributes")(error)),
+        };
+        match fsetxattr(to, &*attribute, &value[..length], XattrFlags::empty()) {
+            // Overlay's own bookkeeping cannot be set from above, and belongs to the old file.
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(error) => return Err(HealError::at("copy the old file's attributes")(error)),
+        }
+    }
+    Ok(())
+}
+
+fn put_in_place(
+    file: &File,
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+    named: bool,
+) -> Result<(), HealError> {
+    if !named {
+        let link = || {
+            linkat(
+                CWD,
+                format!("/proc/self/fd/{}", file.as_raw_fd()),
+                dir,
+                temporary,
+                AtFlags::SYMLINK_FOLLOW,
+            )
+        };
+        match link() {
+            Err(Errno::EXIST) => {
+                remove_stale(dir, temporary)?;
+                link().map_err(HealError::at("name the new file"))?;
+            }
+            other => other.map_err(HealError::at("name the new file"))?,
+        }
+    }
+    match renameat(dir, temporary, dir, name) {
+        // An empty directory gives way; one that holds something does not.
+        Err(Errno::ISDIR) => {
+            unlinkat(dir, name, AtFlags::REMOVEDIR)
+                .map_err(HealError::at("remove the directory that stands there"))?;
+            renameat(dir, temporary, dir, name).map_err(HealError::at("rename"))?;
+        }
+        other => other.map_err(HealError::at("rename"))?,
+    }
+    fsync(dir).map_err(HealError::at("sync the directory"))
+}

@@ -1,0 +1,15 @@
+//! What is there: the ring of doorbells, and the only reader of the host.
+
+mod actor;
+mod decode;
+mod objects;
+mod read;
+mod register;
+mod settle;
+
+pub use actor::{Identify, is_same_process};
+pub use decode::{Decoded, decode};
+pub use objects::{Directory, Name, Object, Objects};
+pub use read::{Found, Host, Known, Observed, Stat, Times, observe};
+pub use register::Register;
+pub use settle::{Settle, VANISHED, Wait};

@@ -1,0 +1,399 @@
+//! The only reader of the host: what stands at a declared path, read once, stably.
+//!
+//! One walk to the parent directory without following links, one open, one read; `statx` before and after must agree. Nothing that stands there can make
+//! it hang or run on: FIFOs and devices are never opened, and a file larger than [`MOST_BYTES`] is not read at all.
+
+use std::{
+    ffi::OsStr,
+    fs::File,
+    io::{self, Read},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+use drift_common::abi::Key;
+use rustix::{
+    fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx},
+    io::Errno,
+};
+
+use crate::{probe::Watch, report::FileType};
+
+/// The largest file that is read: four times what can be declared.
+pub const MOST_BYTES: u64 = 64 << 20;
+
+/// Reads that may disagree before the verdict is [`Found::Unstable`].
+const TRIES: usize = 4;
+
+/// The host's file tree, from a pinned root.
+#[derive(Debug)]
+pub struct Host {
+    root: OwnedFd,
+}
+
+/// No component of a declared path may be a link: a link that somebody plants would otherwise decide what is read and written.
+const STRAIGHT: ResolveFlags = ResolveFlags::NO_SYMLINKS
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::BENEATH);
+
+impl Host {
+    /// Pins the root directory.
+    pub fn new(root: &Path) -> io::Result<Host> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Host {
+            root: openat(CWD, root, flags, Mode::empty())?,
+        })
+    }
+
+    /// A directory, reached without a link in its way. `flags` beside `O_DIRECTORY`.
+    pub fn directory(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let relative = path.strip_prefix("/").unwrap_or(path);
+        let relative = if relative.as_os_str().is_empty() {
+            Path::new(".")
+        } else {
+            relative
+        };
+        openat2(
+            &self.root,
+            relative,
+            flags | OFlags::DIRECTORY | OFlags::CLOEXEC,
+            Mode::empty(),
+            STRAIGHT,
+        )
+    }
+
+    /// What changes when a file does, without opening it; `None` where nothing can be looked at.
+    pub fn stat(&self, path: &Path) -> Option<Stat> {
+        let relative = path.strip_prefix("/").ok()?;
+        stat_at(self.root.as_fd(), relative.as_os_str()).ok()
+    }
+}
+
+/// A moment of the file system's clock.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    pub mtime: (i64, u32),
+    pub ctime: (i64, u32),
+}
+
+/// `statx`, as far as drift looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stat {
+    pub file_type: FileType,
+    /// 07777.
+    pub mode: u32,
+    pub uid: u32,
+    pub gid: u32,
+    pub size: u64,
+    pub links: u32,
+    pub ino: u64,
+    /// (major, minor) as user space sees it.
+    pub dev: (u32, u32),
+    pub times: Times,
+}
+
+/// What stands at the path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Found {
+    /// Nothing; or a directory on the way does not exist.
+    Absent,
+    /// A symbolic link, or something that is no directory, stands in the way: the path leads elsewhere.
+    Relocated,
+    /// It is there and cannot be read, and why.
+    Unreadable(io::ErrorKind),
+    /// No two looks agreed.
+    Unstable,
+    /// Not a regular file.
+    Other(FileType),
+    /// A regular file; `None` where it is too large to read.
+    File(Option<blake3::Hash>),
+}
+
+/// One observed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observed {
+    pub found: Found,
+    /// Of what stands there itself, not of what a link leads to.
+    pub stat: Option<Stat>,
+    /// The kernel's name of the file and of its directory, where probes tell it.
+    pub known: Known,
+}
+
+/// The inodes under which the kernel half knows a path.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    pub file: Option<Key>,
+    pub parent: Option<Key>,
+}
+
+/// Called when the path's inodes are known and before anything is hashed, so that a change during the read rings.
+pub type Rekey<'a> = &'a mut dyn FnMut(&Known);
+
+/// Looks at one declared path.
+pub fn observe(host: &Host, path: &Path, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
+    let mut observed = once(host, path, watch, rekey);
+    for _ in 1..TRIES {
+        if observed.found != Found::Unstable {
+            break;
+        }
+        observed = once(host, path, watch, rekey);
+    }
+    observed
+}
+
+fn once(host: &Host, path: &Path, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
+    let mut observed = Observed {
+        found: Found::Absent,
+        stat: None,
+        known: Known::default(),
+    };
+    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        // The root directory: validation refuses it as a file's path.
+        observed.found = Found::Other(FileType::Directory);
+        return observed;
+    };
+    let parent = match host.directory(parent, OFlags::PATH) {
+        Ok(parent) => parent,
+        Err(error) => {
+            observed.found = in_the_way(error);
+            rekey(&observed.known);
+            return observed;
+        }
+    };
+    observed.known.parent = watch.and_then(Watch::learned);
+    match read(parent.as_fd(), name, watch, &mut observed, rekey) {
+        Ok(found) => observed.found = found,
+        Err(error) => observed.found = failed(&error),
+    }
+    observed
+}
+
+/// What an error on the way to the directory means.
+fn in_the_way(error: Errno) -> Found {
+    match error {
+        Errno::NOENT => Found::Absent,
+        Errno::LOOP | Errno::NOTDIR | Errno::XDEV => Found::Relocated,
+        other => Found::Unreadable(io::Error::from(other).kind()),
+    }
+}
+
+/// What an error on the file itself means.
+fn failed(error: &io::Error) -> Found {
+    match error.kind() {
+        io::ErrorKind::NotFound => Found::Absent,
+        kind => Found::Unreadable(kind),
+    }
+}
+
+fn read(
+    parent: BorrowedFd<'_>,
+    name: &OsStr,
+    watch: Option<&Watch>,
+    observed: &mut Observed,
+    rekey: Rekey<'_>,
+) -> io::Result<Found> {
+    let before = match stat_at(parent, name) {
+        Ok(stat) => stat,
+        Err(error) => {
+            rekey(&observed.known);
+            return Err(error);
+        }
+    };
+    observed.stat = Some(before);
+    if before.file_type != FileType::File {
+        rekey(&observed.known);
+        return Ok(Found::Other(before.file_type));
+    }
+    // Non-blocking, should a FIFO have come to stand here since; no controlling terminal, should it be one.
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    // Looking must leave no trace. Only the owner and root may ask for that.
+    let open = |flags| openat2(parent, name, flags, Mode::empty(), STRAIGHT);
+    let opened = match open(flags | OFlags::NOATIME) {
+        Err(Errno::PERM) => open(flags),
+        other => other,
+    };
+    let file = match opened {
+        Ok(file) => File::from(file),
+        Err(error) => {
+            rekey(&observed.known);
+            return match error {
+                // It was a regular file a moment ago.
+                Errno::LOOP | Errno::NOENT | Errno::NXIO => Ok(Found::Unstable),
+                other => Err(other.into()),
+            };
+        }
+    };
+    observed.known.file = watch.and_then(Watch::learned);
+    rekey(&observed.known);
+    let before = stat_of(file.as_fd())?;
+    observed.stat = Some(before);
+    if before.file_type != FileType::File {
+        return Ok(Found::Unstable);
+    }
+    if before.size > MOST_BYTES {
+        return Ok(Found::File(None));
+    }
+    let digest = hash(&file)?;
+    let after = stat_of(file.as_fd())?;
+    observed.stat = Some(after);
+    // The name must still lead to what was read.
+    let named = stat_at(parent, name).ok();
+    if before != after
+        || digest.is_none()
+        || named.is_none_or(|named| (named.ino, named.dev) != (after.ino, after.dev))
+    {
+        return Ok(Found::Unstable);
+    }
+    Ok(Found::File(digest))
+}
+
+/// BLAKE3 of all that can be read; `None` when it turns out to be longer than [`MOST_BYTES`].
+fn hash(mut file: &File) -> io::Result<Option<blake3::Hash>> {
+    let mut hasher = blake3::Hasher::new();
+    let mut buffer = [0; 64 << 10];
+    let mut read = 0u64;
+    loop {
+        match file.read(&mut buffer) {
+            Ok(0) => return Ok(Some(hasher.finalize())),
+            Ok(length) => {
+                read += length as u64;
+                if read > MOST_BYTES {
+                    return Ok(None);
+                }
+                hasher.update(&buffer[..length]);
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn stat_at(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<Stat> {
+    Ok(Stat::from(statx(
+        dir,
+        PathBuf::from(OsStr::from_bytes(name.as_bytes())),
+        AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT,
+        StatxFlags::BASIC_STATS,
+    )?))
+}
+
+fn stat_of(file: BorrowedFd<'_>) -> io::Result<Stat> {
+    Ok(Stat::from(statx(
+        file,
+        c"",
+        AtFlags::EMPTY_PATH,
+        StatxFlags::BASIC_STATS,
+    )?))
+}
+
+impl From<rustix::fs::Statx> for Stat {
+    fn from(statx: rustix::fs::Statx) -> Stat {
+        let mode = u32::from(statx.stx_mode);
+        Stat {
+            file_type: file_type(mode),
+            mode: mode & 0o7777,
+            uid: statx.stx_uid,
+            gid: statx.stx_gid,
+            size: statx.stx_size,
+            links: statx.stx_nlink,
+            ino: statx.stx_ino,
+            dev: (statx.stx_dev_major, statx.stx_dev_minor),
+            times: Times {
+                mtime: (statx.stx_mtime.tv_sec, statx.stx_mtime.tv_nsec),
+                ctime: (statx.stx_ctime.tv_sec, statx.stx_ctime.tv_nsec),
+            },
+        }
+    }
+}
+
+fn file_type(mode: u32) -> FileType {
+    match mode & 0o170_000 {
+        0o040_000 => FileType::Directory,
+        0o120_000 => FileType::Symlink,
+        0o010_000 => FileType::Fifo,
+        0o140_000 => FileType::Socket,
+        0o060_000 => FileType::Block,
+        0o020_000 => FileType::Char,
+        _ => FileType::File,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{fs, os::unix::fs::symlink, process::Command};
+
+    use super::*;
+
+    fn look(path: &Path) -> Observed {
+        let host = Host::new(Path::new("/")).unwrap();
+        observe(&host, path, None, &mut |_| {})
+    }
+
+    #[test]
+    fn a_regular_file_is_hashed() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, "x").unwrap();
+        let observed = look(&path);
+        assert_eq!(observed.found, Found::File(Some(blake3::hash(b"x"))));
+        assert_eq!(observed.stat.unwrap().size, 1);
+    }
+
+    #[test]
+    fn nothing_that_stands_there_makes_it_hang() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        assert!(
+            Command::new("mkfifo")
+                .arg(at("fifo"))
+                .status()
+                .unwrap()
+                .success()
+        );
+        fs::create_dir(at("dir")).unwrap();
+        symlink("/dev/zero", at("link")).unwrap();
+        let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+        // A sparse giant: 100 GB that would take minutes to read.
+        File::create(at("giant"))
+            .unwrap()
+            .set_len(100 << 30)
+            .unwrap();
+        for (name, expected) in [
+            ("fifo", Found::Other(FileType::Fifo)),
+            ("dir", Found::Other(FileType::Directory)),
+            ("link", Found::Other(FileType::Symlink)),
+            ("socket", Found::Other(FileType::Socket)),
+            ("giant", Found::File(None)),
+            ("nothing", Found::Absent),
+            ("nothing/below", Found::Absent),
+            ("fifo/below", Found::Relocated),
+            ("link/below", Found::Relocated),
+        ] {
+            assert_eq!(look(&at(name)).found, expected, "{name}");
+        }
+        assert_eq!(
+            look(Path::new("/dev/null")).found,
+            Found::Other(FileType::Char)
+        );
+    }
+
+    #[test]
+    fn a_file_that_does_not_end_has_a_verdict() {
+        // Says size 0 and gives data: only its end tells.
+        assert!(matches!(
+            look(Path::new("/proc/self/maps")).found,
+            Found::File(Some(_)) | Found::Unstable
+        ));
+    }
+
+    #[test]
+    fn a_link_in_the_way_is_not_followed() {
+        let dir = tempfile::tempdir().unwrap();
+        fs::create_dir(dir.path().join("real")).unwrap();
+        fs::write(dir.path().join("real/f"), "x").unwrap();
+        symlink("real", dir.path().join("alias")).unwrap();
+        assert_eq!(look(&dir.path().join("alias/f")).found, Found::Relocated);
+    }
+}

@@ -1,0 +1,182 @@
+//! Keeps the kernel tables equal to what stands on the host: which inodes are declared ones now.
+
+use std::{
+    collections::HashMap,
+    path::Path,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use drift_common::abi::Key;
+use log::warn;
+use rustix::fs::OFlags;
+
+use super::{
+    objects::Objects,
+    read::{Host, Known},
+};
+use crate::probe::{Names, Watch};
+
+/// The inodes of one snapshot's objects, as last seen, and the kernel tables that hold them.
+#[derive(Debug)]
+pub struct Register {
+    pub watch: Arc<Watch>,
+    objects: Arc<Objects>,
+    keys: Mutex<Keys>,
+    /// One thread at a time walks: a directory counts as known only when its names are in the kernel tables.
+    walking: Mutex<()>,
+}
+
+#[derive(Debug, Default)]
+struct Keys {
+    directories: HashMap<u32, Key>,
+    files: HashMap<u32, Key>,
+    /// Slots of one inode: more than one when two declared paths are links to one file.
+    by_key: HashMap<Key, Vec<u32>>,
+}
+
+impl Register {
+    /// Starts with the names; inodes come as paths are looked at.
+    pub fn new(watch: Arc<Watch>, objects: Arc<Objects>) -> Register {
+        let register = Register {
+            watch,
+            objects,
+            keys: Mutex::default(),
+            walking: Mutex::default(),
+        };
+        for (name, slot) in register.objects.names() {
+            register.told(register.watch.name_anywhere(name, slot));
+        }
+        register
+    }
+
+    /// Takes everything out of the kernel tables: another snapshot is about to be declared.
+    pub fn withdraw(&self) {
+        for (name, _) in self.objects.names() {
+            self.told(self.watch.forget_name_anywhere(name));
+        }
+        let keys = std::mem::take(&mut *self.keys());
+        for key in keys.by_key.keys() {
+            self.told(self.watch.forget_file(key));
+        }
+        for (slot, key) in keys.directories {
+            self.forget_directory(slot, key);
+        }
+    }
+
+    /// The other declared paths that are links to the same file.
+    pub fn peers(&self, slot: u32) -> Vec<u32> {
+        let keys = self.keys();
+        let slots = keys.files.get(&slot).and_then(|key| keys.by_key.get(key));
+        slots.map_or_else(Vec::new, |slots| {
+            slots.iter().copied().filter(|peer| *peer != slot).collect()
+        })
+    }
+
+    /// Takes in the inodes just seen at a declared path, before it is hashed. True when the way to the path is newly known: what happened on it before that
+    /// moment did not ring, so the path must be looked at once more.
+    pub fn seen(&self, host: &Host, slot: u32, path: &Path, known: &Known) -> bool {
+        let way = path
+            .parent()
+            .and_then(|parent| self.objects.directory_at(parent));
+        let way_known = way.is_some_and(|(slot, _)| {
+            known.parent.is_some() && self.keys().directories.get(&slot) == known.parent.as_ref()
+        });
+        let changed = !way_known && self.walk(host, path);
+        self.file(slot, known.file);
+        changed
+    }
+
+    /// Learns every directory on the way to a path. True when one of them is another than before.
+    fn walk(&self, host: &Host, path: &Path) -> bool {
+        let _one_at_a_time = self.walking.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut changed = false;
+        let mut ancestors: Vec<&Path> = path.ancestors().skip(1).collect();
+        ancestors.reverse();
+        for ancestor in ancestors {
+            let Some((slot, directory)) = self.objects.directory_at(ancestor) else {
+                continue;
+            };
+            let key = host
+                .directory(ancestor, OFlags::PATH)
+                .ok()
+                .and_then(|_opened| self.watch.learned());
+            let before = self.keys().directories.get(&slot).copied();
+            if before == key {
+                continue;
+            }
+            if let Some(before) = before {
+                self.keys().directories.remove(&slot);
+                self.forget_directory(slot, before);
+            }
+            if let Some(dir) = key {
+                changed = true;
+                for (name, slot) in &directory.entries {
+                    let name = Names {
+                        dir,
+                        name: *name,
+                        slot: *slot,
+                    };
+                    self.told(self.watch.name(&name));
+                }
+                self.keys().directories.insert(slot, dir);
+            }
+        }
+        changed
+    }
+
+    fn forget_directory(&self, slot: u32, key: Key) {
+        let Some(super::Object::Directory(directory)) = self.objects.get(slot) else {
+            return;
+        };
+        for (name, slot) in &directory.entries {
+            let name = Names {
+                dir: key,
+                name: *name,
+                slot: *slot,
+            };
+            self.told(self.watch.forget_name(&name));
+        }
+        self.told(self.watch.forget_dir(&key));
+    }
+
+    fn file(&self, slot: u32, key: Option<Key>) {
+        let mut keys = self.keys();
+        let before = keys.files.get(&slot).copied();
+        if before == key {
+            return;
+        }
+        if let Some(before) = before {
+            keys.files.remove(&slot);
+            let left = match keys.by_key.get_mut(&before) {
+                Some(slots) => {
+                    slots.retain(|other| *other != slot);
+                    slots.first().copied()
+                }
+                None => None,
+            };
+            match left {
+                Some(left) => self.told(self.watch.file(&before, left)),
+                None => {
+                    keys.by_key.remove(&before);
+                    self.told(self.watch.forget_file(&before));
+                }
+            }
+        }
+        if let Some(key) = key {
+            keys.files.insert(slot, key);
+            keys.by_key.entry(key).or_default().push(slot);
+            self.told(self.watch.file(&key, slot));
+        }
+    }
+
+    fn keys(&self) -> MutexGuard<'_, Keys> {
+        self.keys.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A table that refuses an entry leaves an object unwatched until the next scan: said, not fatal.
+    fn told(&self, result: Result<(), aya::maps::MapError>) {
+        if let Err(error) = result {
+            warn!("a kernel table refused an entry: {error}");
+        }
+    }
+}

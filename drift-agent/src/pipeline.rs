@@ -1,0 +1,516 @@
+//! From a wake-up to a report: the whole way, in one place.
+//!
+//! ```text
+//! wake -> settle -> observe -> compare -> plan -> guard -> execute -> verify -> report
+//! ```
+//!
+//! One task owns all state. Looking and healing block, so they run on a small pool of threads as [`work::Job`]s and come back as [`Wake::Done`].
+
+mod describe;
+mod drain;
+mod judge;
+mod path;
+mod timers;
+mod work;
+
+pub use work::remove_leftovers;
+
+use std::{
+    collections::{BTreeSet, HashMap, VecDeque},
+    io,
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use aya::maps::{MapData, RingBuf};
+use log::{error, warn};
+use tokio::{
+    signal::unix::{Signal, SignalKind, signal},
+    sync::mpsc,
+};
+
+use crate::{
+    declare::{self, Basis, Changes, Rejected, Snapshot},
+    observe::{Host, Identify, Objects, Register},
+    probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
+    report::{Cause, Event, Record, ReportError, Reporter, Watching},
+    settings::{SCAN_ALONE, SCAN_BESIDE_PROBES, Settings},
+};
+
+use self::{
+    path::PathState,
+    timers::{Timer, Timers},
+    work::{Done, Job},
+};
+
+/// Jobs under way at once: enough for their syncs to share the disk's journal, few enough to leave the machine alone.
+const MOST_JOBS: usize = 8;
+
+/// How often what is not urgent is looked at: opens for writing, reads, counters.
+const TICK: Duration = Duration::from_millis(500);
+
+/// How long the end may take: jobs under way, and unsent records.
+const FAREWELL: Duration = Duration::from_secs(5);
+
+/// Everything that can wake the pipeline.
+enum Wake {
+    /// The kernel rang.
+    Ring,
+    /// A job came back.
+    Done(Box<Done>),
+    /// A time has come.
+    Time,
+    /// The policy folder changed, or SIGHUP.
+    Policies,
+    /// SIGTERM, SIGINT.
+    End,
+}
+
+/// Why the agent cannot go on.
+#[derive(Debug, thiserror::Error)]
+pub enum PipelineError {
+    #[error(transparent)]
+    Report(#[from] ReportError),
+    #[error("cannot listen for signals ({0})")]
+    Signals(#[source] io::Error),
+    #[error("cannot listen to the kernel programs ({0})")]
+    Ring(#[source] io::Error),
+    #[error("cannot write the ready file {path} ({source})")]
+    Ready { path: String, source: io::Error },
+}
+
+/// The kernel half, taken apart: the ring is waited for apart from all other state.
+struct Ears {
+    changes: Doorbell,
+    loads: RingBuf<MapData>,
+    counters: Counters,
+    watch: Arc<Watch>,
+    capacity: usize,
+    /// Held to keep the programs attached.
+    _attached: Attached,
+}
+
+/// All state.
+struct Pipeline {
+    settings: Settings,
+    reporter: Reporter,
+    host: Arc<Host>,
+    snapshot: Arc<Snapshot>,
+    /// The snapshot to declare when the jobs under way have come back.
+    next: Option<Snapshot>,
+    /// Counts snapshots: a job that comes back for an older one is only counted.
+    generation: u64,
+    objects: Arc<Objects>,
+    register: Option<Arc<Register>>,
+    paths: Vec<PathState>,
+    /// Paths that somebody has open for writing.
+    writing: BTreeSet<usize>,
+    identify: Identify,
+    timers: Timers,
+    urgent: VecDeque<Job>,
+    patient: VecDeque<Job>,
+    running: usize,
+    done: mpsc::UnboundedSender<Box<Done>>,
+    /// Looks of the first scan that are not back yet; `None` when it is over.
+    first: Option<usize>,
+    losses: drain::Losses,
+    sweep: drain::Sweep,
+    /// Why there is no actor, where nothing hears them.
+    deaf: Option<String>,
+    watching: Watching,
+}
+
+/// What `run` needs beside its settings.
+#[derive(Debug)]
+pub struct Parts {
+    pub settings: Settings,
+    pub reporter: Reporter,
+    pub host: Host,
+    pub snapshot: Snapshot,
+    /// What the snapshot rests on.
+    pub basis: Basis,
+    /// `Err`: why there are no probes.
+    pub probe: Result<Probe, String>,
+}
+
+/// Runs until SIGTERM or SIGINT. Everything is detached when it returns.
+pub async fn run(parts: Parts) -> Result<(), PipelineError> {
+    let (done, mut back) = mpsc::unbounded_channel();
+    let mut terminate = listen(SignalKind::terminate())?;
+    let mut interrupt = listen(SignalKind::interrupt())?;
+    let mut hangup = listen(SignalKind::hangup())?;
+    let mut changes = Changes::since(parts.basis);
+
+    let mut unseen = Vec::new();
+    let mut hooks = 0;
+    let (mut ears, deaf) = match parts.probe {
+        Ok(probe) => {
+            unseen.extend(probe.unseen.iter().map(|phrase| (*phrase).to_owned()));
+            hooks = probe.hooks;
+            (Some(Ears::new(probe)?), None)
+        }
+        Err(reason) => (None, Some(reason)),
+    };
+    let mut pipeline = Pipeline {
+        watching: Watching {
+            sensor: match &deaf {
+                None => format!("tracepoint probes ({hooks} hooks)"),
+                Some(_) => "scan alone".to_owned(),
+            },
+            cannot_see: match &deaf {
+                None => unseen,
+                Some(_) => vec![
+                    "who made a change, and changes that are undone between two scans".to_owned(),
+                ],
+            },
+            ..Watching::default()
+        },
+        settings: parts.settings,
+        reporter: parts.reporter,
+        host: Arc::new(parts.host),
+        snapshot: Arc::default(),
+        next: None,
+        generation: 0,
+        objects: Arc::default(),
+        register: None,
+        paths: Vec::new(),
+        writing: BTreeSet::new(),
+        identify: Identify::new(),
+        timers: Timers::default(),
+        urgent: VecDeque::new(),
+        patient: VecDeque::new(),
+        running: 0,
+        done,
+        first: Some(0),
+        losses: drain::Losses::default(),
+        sweep: drain::Sweep::default(),
+        deaf,
+    };
+    pipeline.declare(parts.snapshot, &mut ears)?;
+    let now = Instant::now();
+    pipeline
+        .timers
+        .set(Timer::Scan, now + pipeline.scan_interval());
+    if ears.is_some() {
+        pipeline.timers.set(Timer::Tick, now + TICK);
+    } else {
+        pipeline
+            .timers
+            .set(Timer::FullScan, now + SCAN_BESIDE_PROBES);
+    }
+
+    loop {
+        pipeline.start_jobs();
+        let wake = tokio::select! {
+            biased;
+            _ = terminate.recv() => Wake::End,
+            _ = interrupt.recv() => Wake::End,
+            _ = hangup.recv() => Wake::Policies,
+            () = changes.changed() => Wake::Policies,
+            Some(done) = back.recv() => Wake::Done(done),
+            () = rung(&mut ears) => Wake::Ring,
+            () = pipeline.timers.next() => Wake::Time,
+        };
+        match wake {
+            Wake::Ring => pipeline.drain(&mut ears)?,
+            Wake::Done(done) => {
+                pipeline.running -= 1;
+                pipeline.take(*done, &mut ears)?;
+                if pipeline.running == 0
+                    && let Some(snapshot) = pipeline.next.take()
+                {
+                    pipeline.declare(snapshot, &mut ears)?;
+                }
+                pipeline.ready()?;
+            }
+            Wake::Time => pipeline.time(&mut ears)?,
+            Wake::Policies => {
+                let basis = pipeline.reload(&mut ears)?;
+                changes.rebase(basis);
+            }
+            Wake::End => break,
+        }
+    }
+    pipeline.end(&mut back, ears).await
+}
+
+fn listen(kind: SignalKind) -> Result<Signal, PipelineError> {
+    signal(kind).map_err(PipelineError::Signals)
+}
+
+/// Waits for the kernel half; for ever, where there is none.
+async fn rung(ears: &mut Option<Ears>) {
+    match ears {
+        Some(ears) => {
+            if let Err(error) = ears.changes.rung().await {
+                error!(
+                    "waiting for the kernel programs failed ({error}): changes are found by scanning until the next start"
+                );
+                std::future::pending::<()>().await;
+            }
+        }
+        None => std::future::pending().await,
+    }
+}
+
+impl Ears {
+    fn new(probe: Probe) -> Result<Ears, PipelineError> {
+        Ok(Ears {
+            changes: Doorbell::new(probe.changes).map_err(PipelineError::Ring)?,
+            loads: probe.loads,
+            counters: probe.counters,
+            watch: Arc::new(probe.watch),
+            capacity: probe.capacity,
+            _attached: probe.attached,
+        })
+    }
+}
+
+impl Pipeline {
+    fn scan_interval(&self) -> Duration {
+        let default = if self.deaf.is_some() {
+            SCAN_ALONE
+        } else {
+            SCAN_BESIDE_PROBES
+        };
+        self.settings.scan_interval.unwrap_or(default)
+    }
+
+    /// Reads the policy folder again. One that is not valid changes nothing but what is said.
+    fn reload(&mut self, ears: &mut Option<Ears>) -> Result<Basis, PipelineError> {
+        let (outcome, basis) =
+            declare::look(&self.settings.policies, Path::new("/"), self.settings.mode);
+        match outcome {
+            Ok(snapshot) if snapshot == *self.snapshot => self.next = None,
+            // A heal of the old state that is under way must not land after the new state was looked at.
+            Ok(snapshot) if self.running > 0 => self.next = Some(snapshot),
+            Ok(snapshot) => self.declare(snapshot, ears)?,
+            Err(rejected) => {
+                self.next = None;
+                self.say_rejected(&rejected)?;
+            }
+        }
+        Ok(basis)
+    }
+
+    fn say_rejected(&mut self, rejected: &Rejected) -> Result<(), PipelineError> {
+        eprintln!("{rejected}");
+        let mut record = Record::new(Event::PolicyRejected);
+        record.reason = Some(rejected.reason());
+        record.message = Some(format!(
+            "{}; the last good policies stay in force",
+            rejected.one_line()
+        ));
+        Ok(self.reporter.report(&record)?)
+    }
+
+    /// Makes a snapshot the one that holds, and looks at everything. No job is under way.
+    fn declare(
+        &mut self,
+        snapshot: Snapshot,
+        ears: &mut Option<Ears>,
+    ) -> Result<(), PipelineError> {
+        let first = self.generation == 0;
+        self.generation += 1;
+        if let Some(register) = self.register.take() {
+            register.withdraw();
+        }
+        // What has rung for the old table of slots says nothing in the new one; all is looked at below.
+        if let Some(ears) = ears {
+            while ears.changes.take().is_some() {}
+            while ears.loads.next().is_some() {}
+        }
+        let objects = Arc::new(Objects::new(&snapshot.files));
+        if let Some(heard) = ears
+            && objects.count() > heard.capacity
+        {
+            *ears = self.larger(objects.count());
+        }
+        let old = std::mem::replace(&mut self.snapshot, Arc::new(snapshot));
+        let mut states: HashMap<_, _> = old
+            .files
+            .iter()
+            .zip(std::mem::take(&mut self.paths))
+            .map(|(declared, state)| (declared.path.as_path(), (declared, state)))
+            .collect();
+        self.paths = self
+            .snapshot
+            .files
+            .iter()
+            .map(|declared| match states.remove(declared.path.as_path()) {
+                Some((before, state)) if before == declared => state.carried_over(),
+                Some((before, state)) if before.policy.version == declared.policy.version => {
+                    state.brake_only()
+                }
+                _ => PathState::default(),
+            })
+            .collect();
+        drop(states);
+        self.writing.clear();
+        self.objects = objects;
+        self.register = ears.as_ref().map(|ears| {
+            Arc::new(Register::new(
+                Arc::clone(&ears.watch),
+                Arc::clone(&self.objects),
+            ))
+        });
+        self.urgent.clear();
+        self.patient.clear();
+        self.timers.clear_paths();
+        self.losses.forget();
+        self.say_activated(&old)?;
+        let cause = if first { Cause::Start } else { Cause::Policy };
+        if first {
+            self.first = Some(self.paths.len());
+        }
+        for index in 0..self.paths.len() {
+            self.look(index, cause, true);
+        }
+        if self.paths.is_empty() {
+            self.ready()?;
+        }
+        Ok(())
+    }
+
+    /// The kernel tables are too small for what is declared now: load the programs anew.
+    fn larger(&mut self, objects: usize) -> Option<Ears> {
+        let loaded = Probe::load(ProbeSettings {
+            objects,
+            debug: self.settings.debug_probes,
+        });
+        let reason = match loaded
+            .map_err(|refused| refused.to_string())
+            .and_then(|probe| Ears::new(probe).map_err(|error| error.to_string()))
+        {
+            Ok(ears) => return Some(ears),
+            Err(reason) => reason,
+        };
+        warn!("going on by scanning: {reason}");
+        self.timers.set(Timer::Scan, Instant::now() + SCAN_ALONE);
+        self.deaf = Some(reason);
+        None
+    }
+
+    /// A policy whose version is new here is told.
+    fn say_activated(&mut self, old: &Snapshot) -> Result<(), PipelineError> {
+        for policy in &self.snapshot.policies {
+            let known = old
+                .policies
+                .iter()
+                .any(|old| old.name == policy.name && old.version == policy.version);
+            if known {
+                continue;
+            }
+            let mut record = Record::new(Event::PolicyActivated);
+            record.policy = Some(policy.name.clone());
+            record.version = Some(policy.version.clone());
+            self.reporter.report(&record)?;
+        }
+        self.watching.files = self.snapshot.files.len();
+        self.watching.policies = self
+            .snapshot
+            .policies
+            .iter()
+            .map(|policy| {
+                (
+                    policy.name.clone(),
+                    policy.version.clone(),
+                    policy.mode.name(),
+                )
+            })
+            .collect();
+        Ok(self.reporter.watching(&self.watching)?)
+    }
+
+    /// Says "ready" once the first scan is over.
+    fn ready(&mut self) -> Result<(), PipelineError> {
+        if self.first != Some(0) {
+            return Ok(());
+        }
+        self.first = None;
+        if let Some(path) = &self.settings.ready_file {
+            std::fs::write(path, format!("{}\n", std::process::id())).map_err(|source| {
+                PipelineError::Ready {
+                    path: path.display().to_string(),
+                    source,
+                }
+            })?;
+        }
+        Ok(())
+    }
+
+    /// A time has come.
+    fn time(&mut self, ears: &mut Option<Ears>) -> Result<(), PipelineError> {
+        let now = Instant::now();
+        while let Some(timer) = self.timers.due(now) {
+            match timer {
+                Timer::Tick => {
+                    self.timers.set(Timer::Tick, now + TICK);
+                    self.tick(ears)?;
+                }
+                Timer::Scan => {
+                    self.timers.set(Timer::Scan, now + self.scan_interval());
+                    if self.deaf.is_some() {
+                        self.start_sweep(Cause::Scan);
+                    } else {
+                        self.scan();
+                    }
+                }
+                Timer::FullScan => {
+                    self.timers.set(Timer::FullScan, now + SCAN_BESIDE_PROBES);
+                    self.scan();
+                }
+                Timer::Sweep => self.start_sweep(Cause::Kernel),
+                Timer::Path(index) => self.path_due(index),
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks at everything, without haste.
+    fn scan(&mut self) {
+        for index in 0..self.paths.len() {
+            self.look(index, Cause::Scan, false);
+        }
+    }
+
+    /// Lets what is under way come to its end, sends what is unsent, detaches.
+    async fn end(
+        mut self,
+        back: &mut mpsc::UnboundedReceiver<Box<Done>>,
+        ears: Option<Ears>,
+    ) -> Result<(), PipelineError> {
+        self.urgent.clear();
+        self.patient.clear();
+        let until = Instant::now() + FAREWELL;
+        let mut ears = ears;
+        while self.running > 0 {
+            match tokio::time::timeout_at(until.into(), back.recv()).await {
+                Ok(Some(done)) => {
+                    self.running -= 1;
+                    self.take(*done, &mut ears)?;
+                    self.urgent.clear();
+                    self.patient.clear();
+                }
+                Ok(None) | Err(_) => break,
+            }
+        }
+        if let Some(register) = self.register.take() {
+            drop(register);
+        }
+        // Detaching takes a moment: the records are on their way meanwhile.
+        drop(ears);
+        let left = self.reporter.flush(FAREWELL)?;
+        if left.records > 0 {
+            warn!("{} records did not reach the collector", left.records);
+        }
+        if let Some(path) = &self.settings.ready_file
+            && let Err(error) = std::fs::remove_file(path)
+            && error.kind() != io::ErrorKind::NotFound
+        {
+            warn!("the ready file {} stays: {error}", path.display());
+        }
+        Ok(())
+    }
+}

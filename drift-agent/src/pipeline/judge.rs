@@ -1,0 +1,412 @@
+//! A look or a heal has come back: compare, plan, guard, and say what came of it.
+
+use std::time::{Duration, Instant};
+
+use drift_common::abi::Kind;
+
+use crate::{
+    compare::{self, Drift},
+    declare::Mode,
+    heal::{HealError, Healed, Verdict, plan},
+    observe::{Stat, VANISHED},
+    report::{Event, Outcome, Record},
+};
+
+use super::{
+    Ears, Pipeline, PipelineError,
+    describe::boot_ns,
+    path::{Fingerprint, Ongoing, Why},
+    timers::Timer,
+    work::{Done, Job, Looked},
+};
+
+/// Looks in a row that a change may overtake before the verdict is given all the same.
+const MOST_OVERTAKEN: u32 = 8;
+/// Between looks at a file that no two reads agree on.
+const UNSTABLE_PAUSE: Duration = Duration::from_millis(20);
+/// A heal that failed is tried again after this, then twice as long each time.
+const FIRST_RETRY: Duration = Duration::from_secs(1);
+const LAST_RETRY: Duration = Duration::from_secs(300);
+
+impl Pipeline {
+    /// A job came back.
+    pub(super) fn take(
+        &mut self,
+        done: Done,
+        ears: &mut Option<Ears>,
+    ) -> Result<(), PipelineError> {
+        match done {
+            Done::Look {
+                generation,
+                index,
+                looked,
+            } if generation == self.generation => self.looked(index, &looked, ears),
+            Done::Heal {
+                generation,
+                index,
+                result,
+                looked,
+            } if generation == self.generation => self.healed(index, result, &looked, ears),
+            Done::Sweep {
+                generation,
+                changed,
+                cost,
+            } => {
+                let current = generation == self.generation;
+                self.swept(if current { &changed } else { &[] }, cost);
+                Ok(())
+            }
+            // Of a snapshot that holds no longer; everything was looked at since.
+            Done::Look { .. } | Done::Heal { .. } => Ok(()),
+        }
+    }
+
+    fn looked(
+        &mut self,
+        index: usize,
+        looked: &Looked,
+        ears: &mut Option<Ears>,
+    ) -> Result<(), PipelineError> {
+        if looked.overtaken {
+            // The doorbell that says so is in the ring by now.
+            self.drain(ears)?;
+        }
+        let now = Instant::now();
+        let state = &mut self.paths[index];
+        let Some(mut why) = state.busy.take() else {
+            return Ok(());
+        };
+        // A doorbell that came after the look had begun, of something that happened before: one call may ring twice.
+        let belongs = |later: &Why| {
+            later
+                .heard
+                .as_ref()
+                .is_some_and(|heard| heard.event.time_ns <= looked.began_ns)
+        };
+        if let Some(later) = state.why.take_if(|later| belongs(later)) {
+            why = why.join(later);
+        }
+        if looked.overtaken && state.overtaken < MOST_OVERTAKEN {
+            state.overtaken += 1;
+            let why = match state.why.take() {
+                Some(later) => why.join(later),
+                None => why,
+            };
+            state.why = Some(why);
+            // While somebody writes, the timer that his doorbell has set brings the look.
+            if self.timers.get(Timer::Path(index)).is_none() {
+                self.queue(index, true);
+            }
+            return Ok(());
+        }
+        let drifts = compare::file(&self.snapshot.files[index], &looked.observed);
+        if let Some(at) = coming_back(&drifts, &why, now) {
+            state.why.get_or_insert(why);
+            self.timers.set_no_later(Timer::Path(index), at);
+            return Ok(());
+        }
+        if drifts == [Drift::Unstable] && state.overtaken < MOST_OVERTAKEN {
+            state.overtaken += 1;
+            state.why.get_or_insert(why);
+            self.timers
+                .set_no_later(Timer::Path(index), now + UNSTABLE_PAUSE);
+            return Ok(());
+        }
+        state.overtaken = 0;
+        self.verdict(index, &why, &drifts, looked)?;
+        self.after_look(index, now);
+        if let Some(first) = &mut self.first {
+            *first = first.saturating_sub(1);
+        }
+        self.answered(index, !drifts.is_empty())
+    }
+
+    /// Another reason to look may have come up meanwhile; a writer that is still there is looked at from time to time.
+    fn after_look(&mut self, index: usize, now: Instant) {
+        let state = &mut self.paths[index];
+        if let Some(again) = state.settle.look_again(now) {
+            self.timers.set_no_later(Timer::Path(index), again);
+        }
+        if self.timers.get(Timer::Path(index)).is_none() {
+            self.queue(index, true);
+        }
+    }
+
+    /// What was seen against what is declared, and against what was told before.
+    fn verdict(
+        &mut self,
+        index: usize,
+        why: &Why,
+        drifts: &[Drift],
+        looked: &Looked,
+    ) -> Result<(), PipelineError> {
+        let state = &mut self.paths[index];
+        let before = std::mem::replace(&mut state.stat, looked.observed.stat);
+        let seen_before = std::mem::replace(&mut state.looked, true);
+        let changes = looked.slot.map(|slot| slot.changes);
+        let unseen = match (changes, state.changes) {
+            (Some(now), Some(before)) => now.saturating_sub(before),
+            _ => 1,
+        };
+        state.changes = changes;
+        if drifts.is_empty() {
+            return match state.drift.take() {
+                Some(_) => self.resolved(index, why, looked),
+                None if seen_before
+                    && why.heard.is_some()
+                    && is_other(before.as_ref(), looked.observed.stat.as_ref()) =>
+                {
+                    self.say_touched(index, why, looked)
+                }
+                None => Ok(()),
+            };
+        }
+        let print = Fingerprint::new(drifts, &looked.observed);
+        let known = state
+            .drift
+            .as_ref()
+            .is_some_and(|drift| drift.print == print);
+        if !known {
+            let mut ongoing = Ongoing {
+                print,
+                drifts: drifts.to_vec(),
+                cause: why.cause,
+                detected: Instant::now(),
+                since_ns: why
+                    .heard
+                    .as_ref()
+                    .map_or_else(boot_ns, |heard| heard.event.time_ns),
+                told: None,
+                failures: 0,
+                readers: Vec::new(),
+            };
+            if let Some(before) = state.drift.take() {
+                // The same drift with another face: who has read it before, and what was told of its healing, still holds.
+                ongoing.readers = before.readers;
+                ongoing.told = before.told;
+                ongoing.failures = before.failures;
+            }
+            state.drift = Some(ongoing);
+            let mut record = self.about(Event::DriftDetected, index, why.cause);
+            self.sides(&mut record, index, drifts, &looked.observed);
+            self.who(&mut record, why, looked.slot.as_ref());
+            if unseen > 1 && why.heard.is_some() {
+                record.message = Some(format!(
+                    "{unseen} changes until it was read: this is what they came to"
+                ));
+            }
+            self.reporter.report(&record)?;
+        }
+        self.decide(index)
+    }
+
+    fn resolved(&mut self, index: usize, why: &Why, looked: &Looked) -> Result<(), PipelineError> {
+        let mut record = self.about(Event::DriftResolved, index, why.cause);
+        self.sides(&mut record, index, &[], &looked.observed);
+        self.who(&mut record, why, looked.slot.as_ref());
+        Ok(self.reporter.report(&record)?)
+    }
+
+    fn say_touched(
+        &mut self,
+        index: usize,
+        why: &Why,
+        looked: &Looked,
+    ) -> Result<(), PipelineError> {
+        let mut record = self.about(Event::Touched, index, why.cause);
+        self.sides(&mut record, index, &[], &looked.observed);
+        self.who(&mut record, why, looked.slot.as_ref());
+        Ok(self.reporter.report(&record)?)
+    }
+
+    /// A path is drifting: heal it, hold back, or leave it, as the policy and the brakes say.
+    fn decide(&mut self, index: usize) -> Result<(), PipelineError> {
+        let policy = &self.snapshot.files[index].policy;
+        if policy.mode == Mode::Observe {
+            return Ok(());
+        }
+        let now = Instant::now();
+        let state = &mut self.paths[index];
+        let Some(drift) = &mut state.drift else {
+            return Ok(());
+        };
+        let action = match plan(&drift.drifts) {
+            Ok(action) => action,
+            Err(impossible) => {
+                return self.hold(index, impossible.reason(), impossible.sentence().to_owned());
+            }
+        };
+        match state.brake.ask(now) {
+            Verdict::Hold(until) => {
+                self.timers.set_no_later(Timer::Path(index), until);
+                let row = state.brake.row();
+                let wait = until.saturating_duration_since(now).as_secs_f64();
+                let times = if row == 1 {
+                    "once".to_owned()
+                } else {
+                    format!("{row} times")
+                };
+                self.hold(
+                    index,
+                    "backoff",
+                    format!("healed {times} just before: holding for {wait:.1} s (guard.backoff)"),
+                )
+            }
+            Verdict::Go => {
+                state.busy = Some(Why::without_doorbell(drift.cause, ""));
+                self.timers.clear(Timer::Path(index));
+                self.urgent.push_front(Job::Heal(index, action));
+                Ok(())
+            }
+        }
+    }
+
+    /// Says why healing is held back, once.
+    fn hold(
+        &mut self,
+        index: usize,
+        reason: &'static str,
+        message: String,
+    ) -> Result<(), PipelineError> {
+        let Some(drift) = &mut self.paths[index].drift else {
+            return Ok(());
+        };
+        // Between the tries of a heal that fails, its failure is what there is to say.
+        if drift.told == Some(reason) || drift.failures > 0 {
+            return Ok(());
+        }
+        drift.told = Some(reason);
+        let (cause, drifts) = (drift.cause, drift.drifts.clone());
+        let mut record = self.about(Event::HealSuppressed, index, cause);
+        record.drift = drifts;
+        record.outcome = Some(Outcome::Suppressed);
+        record.reason = Some(reason);
+        record.message = Some(message);
+        Ok(self.reporter.report(&record)?)
+    }
+
+    /// A heal came back, with a fresh look at the declared path: only that look says whether it worked.
+    fn healed(
+        &mut self,
+        index: usize,
+        result: Result<Healed, HealError>,
+        looked: &Looked,
+        ears: &mut Option<Ears>,
+    ) -> Result<(), PipelineError> {
+        if let Some(ears) = ears {
+            self.drain_loads(ears);
+        }
+        if looked.overtaken {
+            self.drain(ears)?;
+        }
+        let now = Instant::now();
+        let file = std::sync::Arc::clone(&self.snapshot.files[index]);
+        let drifts = compare::file(&file, &looked.observed);
+        let state = &mut self.paths[index];
+        state.busy = None;
+        state.brake.tried(now, &file.policy.backoff);
+        state.stat = looked.observed.stat;
+        let Some(mut drift) = state.drift.take() else {
+            return Ok(());
+        };
+        let record = match result {
+            Ok(healed) if drifts.is_empty() => {
+                let mut record = self.about(Event::DriftHealed, index, drift.cause);
+                record.outcome = Some(Outcome::Healed);
+                record.heal_ns =
+                    Some(u64::try_from((now - drift.detected).as_nanos()).unwrap_or(u64::MAX));
+                record.message = healed_message(&healed, &drift);
+                Some(record)
+            }
+            Ok(_) if drifts == [Drift::Unreadable] || drifts == [Drift::Unstable] => {
+                let mut record = self.about(Event::HealUnverifiable, index, drift.cause);
+                record.outcome = Some(Outcome::Unverifiable);
+                record.reason = Some(if drifts == [Drift::Unstable] {
+                    "changed-meanwhile"
+                } else {
+                    "unreadable"
+                });
+                record.message = Some(
+                    "it was written, and could not be read again through the declared path"
+                        .to_owned(),
+                );
+                Some(record)
+            }
+            Ok(_) => self.failed(
+                index,
+                &drift,
+                "changed-meanwhile",
+                "it was written, and something else stood there when it was read again".to_owned(),
+            ),
+            Err(error) => self.failed(index, &drift, error.reason(), error.to_string()),
+        };
+        if let Some(mut record) = record {
+            record.drift.clone_from(&drift.drifts);
+            record.declared = Some(super::describe::declared(&file));
+            record.observed = Some(super::describe::observed(&looked.observed));
+            drift.told = record.reason;
+            self.reporter.report(&record)?;
+        }
+        let state = &mut self.paths[index];
+        if !drifts.is_empty() {
+            drift.failures += 1;
+            drift.print = Fingerprint::new(&drifts, &looked.observed);
+            drift.drifts = drifts;
+            let retry = FIRST_RETRY
+                .saturating_mul(1 << drift.failures.saturating_sub(1).min(16))
+                .min(LAST_RETRY);
+            state.drift = Some(drift);
+            // A change that has rung meanwhile is answered at once.
+            if state.why.is_none() {
+                self.timers.set(Timer::Path(index), now + retry);
+            }
+        }
+        self.after_look(index, now);
+        Ok(())
+    }
+
+    /// A failure is told when it is new: its retries are not.
+    fn failed(
+        &self,
+        index: usize,
+        drift: &Ongoing,
+        reason: &'static str,
+        message: String,
+    ) -> Option<Record> {
+        if drift.told == Some(reason) {
+            return None;
+        }
+        let mut record = self.about(Event::HealFailed, index, drift.cause);
+        record.outcome = Some(Outcome::Failed);
+        record.reason = Some(reason);
+        record.message = Some(message);
+        Some(record)
+    }
+}
+
+/// A name that has just gone may come back: the other half of a save.
+fn coming_back(drifts: &[Drift], why: &Why, now: Instant) -> Option<Instant> {
+    let heard = why.heard.as_ref()?;
+    if drifts != [Drift::Missing] || !matches!(heard.kind, Kind::Replace | Kind::Remove) {
+        return None;
+    }
+    let age = Duration::from_nanos(boot_ns().saturating_sub(heard.event.time_ns));
+    let rest = VANISHED.checked_sub(age).filter(|rest| !rest.is_zero())?;
+    Some(now + rest)
+}
+
+/// Whether something happened to the file, whatever it holds now.
+fn is_other(before: Option<&Stat>, now: Option<&Stat>) -> bool {
+    before != now
+}
+
+fn healed_message(healed: &Healed, drift: &Ongoing) -> Option<String> {
+    let mut notes = healed.notes.clone();
+    if !drift.readers.is_empty() {
+        notes.push(format!(
+            "read while it was not as declared by {}",
+            drift.readers.join(", ")
+        ));
+    }
+    (!notes.is_empty()).then(|| notes.join("; "))
+}

@@ -1,0 +1,238 @@
+//! What the pipeline remembers of one declared path.
+
+use std::time::Instant;
+
+use drift_common::abi::Kind;
+
+use crate::{
+    compare::Drift,
+    heal::Brake,
+    observe::{Decoded, Found, Observed, Settle, Stat},
+    report::{Cause, FileType},
+};
+
+/// One path's state. Nothing here is a baseline: every verdict comes from comparing with the declaration.
+#[derive(Debug, Default)]
+pub struct PathState {
+    /// As last seen; says only whether something has happened since.
+    pub stat: Option<Stat>,
+    /// Looked at at least once.
+    pub looked: bool,
+    pub settle: Settle,
+    /// Why it is to be looked at, while that has not begun.
+    pub why: Option<Why>,
+    /// A look is queued.
+    pub queued: bool,
+    /// A job for it is under way, and why.
+    pub busy: Option<Why>,
+    /// Looks in a row that a change has overtaken.
+    pub overtaken: u32,
+    /// Changes that the kernel half had counted when it was last seen.
+    pub changes: Option<u64>,
+    pub drift: Option<Ongoing>,
+    pub brake: Brake,
+}
+
+/// What made the pipeline look.
+#[derive(Clone, Debug)]
+pub struct Why {
+    pub cause: Cause,
+    /// The newest doorbell.
+    pub heard: Option<Decoded>,
+    /// The doorbell's process is known to have acted on this very path.
+    pub certain: bool,
+    /// Several processes have completed a change since the last look: of what is seen, nobody knows whose it is.
+    pub several: bool,
+    /// Why there is no doorbell, where one would be expected.
+    pub unheard: &'static str,
+}
+
+impl Why {
+    pub fn without_doorbell(cause: Cause, unheard: &'static str) -> Why {
+        Why {
+            cause,
+            heard: None,
+            certain: false,
+            several: false,
+            unheard,
+        }
+    }
+
+    /// From a doorbell.
+    pub fn doorbell(heard: &Decoded, certain: bool) -> Why {
+        Why {
+            cause: Cause::Kernel,
+            heard: Some(*heard),
+            certain,
+            several: false,
+            unheard: "",
+        }
+    }
+
+    /// A later reason joins an earlier one that has not been answered: the kernel's word counts more than a scan's, a certain actor more than an uncertain
+    /// one, and the newer of two equals made the state that will be seen.
+    pub fn join(self, later: Why) -> Why {
+        let several = self.several
+            || later.several
+            || match (&self.heard, &later.heard) {
+                (Some(one), Some(other)) => {
+                    self.certain
+                        && later.certain
+                        && is_complete(one.kind)
+                        && is_complete(other.kind)
+                        && one.event.tgid != other.event.tgid
+                }
+                _ => false,
+            };
+        let keep =
+            self.heard.is_some() && (later.heard.is_none() || (self.certain && !later.certain));
+        Why {
+            several,
+            ..if keep { self } else { later }
+        }
+    }
+}
+
+/// Whether the doorbell tells of a change that is over.
+fn is_complete(kind: Kind) -> bool {
+    match kind {
+        Kind::Close | Kind::Replace | Kind::Remove | Kind::Create | Kind::Attr => true,
+        Kind::Open | Kind::Read | Kind::Write | Kind::Exit => false,
+    }
+}
+
+/// A drift that has been reported and is not over.
+#[derive(Clone, Debug)]
+pub struct Ongoing {
+    /// What was reported.
+    pub print: Fingerprint,
+    pub drifts: Vec<Drift>,
+    pub cause: Cause,
+    pub detected: Instant,
+    /// When it was changed, as far as known, nanoseconds since boot.
+    pub since_ns: u64,
+    /// The reason that healing was held back for, once told.
+    pub told: Option<&'static str>,
+    /// Heals that failed in a row.
+    pub failures: u32,
+    /// Who has read the wrong content.
+    pub readers: Vec<String>,
+}
+
+/// Two looks with one fingerprint are one drift, told once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fingerprint {
+    drifts: Vec<Drift>,
+    found: Found,
+    file_type: Option<FileType>,
+    mode: Option<u32>,
+    owner: Option<(u32, u32)>,
+    size: Option<u64>,
+}
+
+impl Fingerprint {
+    pub fn new(drifts: &[Drift], observed: &Observed) -> Fingerprint {
+        let stat = observed.stat.as_ref();
+        Fingerprint {
+            drifts: drifts.to_vec(),
+            found: observed.found.clone(),
+            file_type: stat.map(|stat| stat.file_type),
+            mode: stat.map(|stat| stat.mode),
+            owner: stat.map(|stat| (stat.uid, stat.gid)),
+            size: stat.map(|stat| stat.size),
+        }
+    }
+}
+
+impl PathState {
+    /// The same path in a new snapshot that declares it as before: jobs and doorbells of the old one are over.
+    pub fn carried_over(self) -> PathState {
+        PathState {
+            why: None,
+            busy: None,
+            queued: false,
+            overtaken: 0,
+            settle: Settle::default(),
+            changes: None,
+            ..self
+        }
+    }
+
+    /// The same path in a new snapshot that declares it otherwise, under the same version: only the brake goes on.
+    pub fn brake_only(self) -> PathState {
+        PathState {
+            brake: self.brake,
+            ..PathState::default()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use drift_common::abi::{Event, Key};
+
+    use super::*;
+
+    fn heard(tgid: u32, certain: bool) -> Why {
+        Why {
+            cause: Cause::Kernel,
+            heard: Some(Decoded {
+                kind: Kind::Close,
+                event: Event {
+                    time_ns: 0,
+                    start_ns: 0,
+                    cgroup: 0,
+                    parent_name: 0,
+                    key: Key {
+                        ino: 0,
+                        dev: 0,
+                        generation: 0,
+                    },
+                    slot: 0,
+                    kind: Kind::Close as u32,
+                    tgid,
+                    tid: tgid,
+                    uid: 0,
+                    gid: 0,
+                    writers: 0,
+                    _reserved: 0,
+                    comm: [0; 16],
+                },
+            }),
+            certain,
+            several: false,
+            unheard: "",
+        }
+    }
+
+    fn actor(why: &Why) -> Option<u32> {
+        why.heard.as_ref().map(|heard| heard.event.tgid)
+    }
+
+    #[test]
+    fn the_newest_certain_doorbell_names_the_actor() {
+        let scan = || Why::without_doorbell(Cause::Scan, "scan");
+        for (first, second, expected) in [
+            (scan(), heard(1, true), Some(1)),
+            (heard(1, true), scan(), Some(1)),
+            (heard(1, true), heard(2, true), Some(2)),
+            (heard(1, true), heard(2, false), Some(1)),
+            (heard(1, false), heard(2, false), Some(2)),
+            (scan(), scan(), None),
+        ] {
+            assert_eq!(actor(&first.join(second)), expected);
+        }
+    }
+
+    #[test]
+    fn of_two_processes_that_completed_a_change_neither_is_named() {
+        assert!(heard(1, true).join(heard(2, true)).several);
+        assert!(!heard(1, true).join(heard(1, true)).several);
+        assert!(
+            heard(1, true)
+                .join(heard(2, true))
+                .join(heard(2, true))
+                .several
+        );
+    }
+}

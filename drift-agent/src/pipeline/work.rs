@@ -1,0 +1,203 @@
+//! What blocks: looking, healing, sweeping. Each is a job on a thread of its own, and comes back as data.
+
+use std::{
+    path::Path,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use drift_common::abi::{Level, Slot};
+
+use crate::{
+    declare::Declared,
+    heal::{self, Action, HealError, Healed},
+    observe::{Host, Observed, Register, Stat, observe},
+};
+
+use super::{Pipeline, describe::boot_ns};
+
+/// Something to do for one path.
+#[derive(Clone, Copy, Debug)]
+pub enum Job {
+    Look(usize),
+    Heal(usize, Action),
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub enum Done {
+    Look {
+        generation: u64,
+        index: usize,
+        looked: Looked,
+    },
+    Heal {
+        generation: u64,
+        index: usize,
+        result: Result<Healed, HealError>,
+        /// The declared path, read again.
+        looked: Looked,
+    },
+    Sweep {
+        generation: u64,
+        /// Paths that are not as they were when last seen.
+        changed: Vec<usize>,
+        cost: Duration,
+    },
+}
+
+/// One look, and what the kernel half says of the object.
+#[derive(Debug)]
+pub struct Looked {
+    pub observed: Observed,
+    /// Changed while it was looked at: the doorbell is on its way.
+    pub overtaken: bool,
+    /// When the look began, nanoseconds since boot: what happened before is in what was seen.
+    pub began_ns: u64,
+    pub slot: Option<Slot>,
+}
+
+/// Looks at one path: mark back, re-key, read, and a glance at the mark again.
+fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared) -> Looked {
+    let began_ns = boot_ns();
+    let Some(register) = register else {
+        return Looked {
+            began_ns,
+            observed: observe(host, &declared.path, None, &mut |_| {}),
+            overtaken: false,
+            slot: None,
+        };
+    };
+    let watch = &register.watch;
+    // Before the read, so that a change during it rings. Where the mark cannot be set back, doorbells stay out until the next scan.
+    if let Err(error) = watch.clear(slot) {
+        log::warn!("a dirty mark cannot be set back: {error}");
+    }
+    let mut again = false;
+    let mut observed = observe(host, &declared.path, Some(watch), &mut |known| {
+        again |= register.seen(host, slot, &declared.path, known);
+    });
+    if again {
+        observed = observe(host, &declared.path, Some(watch), &mut |known| {
+            register.seen(host, slot, &declared.path, known);
+        });
+    }
+    Looked {
+        began_ns,
+        observed,
+        overtaken: watch
+            .level(slot)
+            .is_ok_and(|level| level != Level::Clean as u32),
+        slot: watch.slot(slot).ok(),
+    }
+}
+
+impl Pipeline {
+    /// Starts queued jobs, as far as there is room: urgent ones first, and what is patient leaves half of the room free.
+    pub(super) fn start_jobs(&mut self) {
+        if self.next.is_some() {
+            return;
+        }
+        while self.running < super::MOST_JOBS {
+            let job = match self.urgent.pop_front() {
+                Some(job) => job,
+                None if self.running < super::MOST_JOBS / 2 => match self.patient.pop_front() {
+                    Some(job) => job,
+                    None => return,
+                },
+                None => return,
+            };
+            self.start(job);
+        }
+    }
+
+    fn start(&mut self, job: Job) {
+        let (Job::Look(index) | Job::Heal(index, _)) = job;
+        let (Some(declared), Some(slot)) = (
+            self.snapshot.files.get(index).cloned(),
+            self.objects.slot_of(index),
+        ) else {
+            return;
+        };
+        let host = Arc::clone(&self.host);
+        let register = self.register.clone();
+        let generation = self.generation;
+        let state = &mut self.paths[index];
+        let stat = state.stat;
+        if let Job::Look(_) = job {
+            state.queued = false;
+            // A heal has come in between: the reason waits for its end.
+            if state.busy.is_some() {
+                return;
+            }
+            state.busy = state.why.take();
+        }
+        self.run(move || match job {
+            Job::Look(_) => Done::Look {
+                generation,
+                index,
+                looked: look(&host, register.as_deref(), slot, &declared),
+            },
+            Job::Heal(_, action) => {
+                let result = heal::execute(&host, &declared, action, stat.as_ref());
+                Done::Heal {
+                    generation,
+                    index,
+                    result,
+                    looked: look(&host, register.as_deref(), slot, &declared),
+                }
+            }
+        });
+    }
+
+    /// Compares times and sizes of everything that is not being looked at with what was last seen.
+    pub(super) fn sweep_job(&mut self) {
+        let seen: Vec<(usize, Arc<Declared>, Option<Stat>)> = self
+            .paths
+            .iter()
+            .enumerate()
+            .filter(|(_, state)| state.busy.is_none() && state.looked)
+            .map(|(index, state)| (index, Arc::clone(&self.snapshot.files[index]), state.stat))
+            .collect();
+        let host = Arc::clone(&self.host);
+        let generation = self.generation;
+        self.run(move || {
+            let start = Instant::now();
+            let changed = seen
+                .into_iter()
+                .filter(|(_, declared, stat)| host.stat(&declared.path) != *stat)
+                .map(|(index, ..)| index)
+                .collect();
+            Done::Sweep {
+                generation,
+                changed,
+                cost: start.elapsed(),
+            }
+        });
+    }
+
+    fn run(&mut self, job: impl FnOnce() -> Done + Send + 'static) {
+        self.running += 1;
+        let done = self.done.clone();
+        tokio::task::spawn_blocking(move || {
+            // The receiver goes only when the agent ends and waits no longer.
+            if done.send(Box::new(job())).is_err() {
+                log::debug!("a job came back after the end");
+            }
+        });
+    }
+}
+
+/// Paths as they were declared, for the start: what a killed heal has left beside them goes.
+pub fn remove_leftovers<'a>(host: &Host, paths: impl Iterator<Item = &'a Path>) {
+    for path in paths {
+        match heal::sweep_leftovers(host, path) {
+            Ok(true) => log::info!(
+                "removed what an interrupted heal had left beside {}",
+                path.display()
+            ),
+            Ok(false) => {}
+            Err(error) => log::warn!("beside {}: {error}", path.display()),
+        }
+    }
+}

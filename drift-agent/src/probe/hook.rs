@@ -1,0 +1,159 @@
+//! The table of hooks: each kernel program, once, with every place it is attached to.
+
+/// Where a program is attached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A perf tracepoint, `category/name`. One that this kernel or this processor does not have is left out: no program can use a call that is not there.
+    Tracepoint(&'static str, &'static str),
+    /// A raw tracepoint.
+    Raw(&'static str),
+}
+
+/// One kernel program.
+#[derive(Debug)]
+pub struct Hook {
+    /// Its name in the object file.
+    pub program: &'static str,
+    pub places: &'static [Place],
+    /// What is not seen without it, for people.
+    pub sees: &'static str,
+}
+
+macro_rules! calls {
+    ($moment:literal: $($call:literal),+) => {
+        &[$(Place::Tracepoint("syscalls", concat!("sys_", $moment, "_", $call))),+]
+    };
+}
+
+/// In the order of the kernel half's `hook.rs`.
+pub const HOOKS: &[Hook] = &[
+    Hook {
+        program: "open_exit",
+        places: calls!("exit": "open", "openat", "openat2", "creat", "open_by_handle_at"),
+        sees: "who opens a declared file, files created in its place",
+    },
+    Hook {
+        program: "read_enter",
+        places: calls!("enter": "read", "pread64", "readv", "preadv", "preadv2"),
+        sees: "who reads a declared file",
+    },
+    Hook {
+        program: "inode_dirtied",
+        places: &[Place::Raw("writeback_mark_inode_dirty")],
+        sees: "writes whose descriptor stays open, stores through mappings, io_uring",
+    },
+    Hook {
+        program: "close_enter",
+        places: calls!("enter": "close"),
+        sees: "the end of a write",
+    },
+    Hook {
+        program: "dup_enter",
+        places: calls!("enter": "dup2", "dup3"),
+        sees: "the end of a shell's redirection",
+    },
+    Hook {
+        program: "process_exit",
+        places: &[Place::Tracepoint("sched", "sched_process_exit")],
+        sees: "writers that end without closing",
+    },
+    Hook {
+        program: "rename_enter",
+        places: calls!("enter": "rename"),
+        sees: "files moved onto or away from a declared path",
+    },
+    Hook {
+        program: "renameat_enter",
+        places: calls!("enter": "renameat", "renameat2"),
+        sees: "files moved onto or away from a declared path",
+    },
+    Hook {
+        program: "unlink_enter",
+        places: calls!("enter": "unlink", "rmdir"),
+        sees: "declared files removed",
+    },
+    Hook {
+        program: "unlinkat_enter",
+        places: calls!("enter": "unlinkat"),
+        sees: "declared files removed",
+    },
+    Hook {
+        program: "make_enter",
+        places: calls!("enter": "mkdir", "mknod"),
+        sees: "directories and nodes made in a declared place",
+    },
+    Hook {
+        program: "makeat_enter",
+        places: calls!("enter": "mkdirat", "mknodat"),
+        sees: "directories and nodes made in a declared place",
+    },
+    Hook {
+        program: "link_enter",
+        places: calls!("enter": "link", "symlink"),
+        sees: "links made in a declared place",
+    },
+    Hook {
+        program: "linkat_enter",
+        places: calls!("enter": "linkat"),
+        sees: "links made in a declared place",
+    },
+    Hook {
+        program: "symlinkat_enter",
+        places: calls!("enter": "symlinkat"),
+        sees: "links made in a declared place",
+    },
+    Hook {
+        program: "attr_enter",
+        places: calls!("enter": "chmod", "chown", "lchown", "truncate"),
+        sees: "mode, owner and size changed by path",
+    },
+    Hook {
+        program: "attrat_enter",
+        places: calls!("enter": "fchmodat", "fchmodat2", "fchownat"),
+        sees: "mode and owner changed by path",
+    },
+    Hook {
+        program: "attrfd_enter",
+        places: calls!("enter": "fchmod", "fchown"),
+        sees: "mode and owner changed through a descriptor",
+    },
+    Hook {
+        program: "call_exit",
+        places: calls!("exit":
+            "rename", "renameat", "renameat2", "unlink", "rmdir", "unlinkat", "mkdir", "mknod", "mkdirat", "mknodat", "link", "symlink",
+            "linkat", "symlinkat", "chmod", "chown", "lchown", "truncate", "fchmodat", "fchmodat2", "fchownat", "fchmod", "fchown"),
+        sees: "whether a call that renames, removes, creates or changes attributes succeeded",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_call_that_is_remembered_on_entry_is_looked_at_on_exit() {
+        let exits = &HOOKS.last().expect("hooks").places;
+        for hook in HOOKS {
+            if [
+                "open_exit",
+                "call_exit",
+                "read_enter",
+                "close_enter",
+                "dup_enter",
+            ]
+            .contains(&hook.program)
+            {
+                continue;
+            }
+            for place in hook.places {
+                if let Place::Tracepoint("syscalls", enter) = place {
+                    let exit = enter.replace("sys_enter_", "sys_exit_");
+                    assert!(
+                        exits.iter().any(|place| matches!(place, Place::Tracepoint("syscalls", name) if **name == *exit)),
+                        "{exit}"
+                    );
+                }
+            }
+        }
+    }
+}

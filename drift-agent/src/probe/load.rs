@@ -1,0 +1,388 @@
+//! Load the programs, attach them, hand out the ends.
+
+use std::{fs, io, path::Path};
+
+use aya::{
+    Ebpf, EbpfError, EbpfLoader,
+    maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf},
+    programs::{
+        ProgramError, RawTracePoint, TracePoint, raw_trace_point::RawTracePointLink,
+        trace_point::TracePointLink,
+    },
+};
+use drift_common::abi::{Key, Knobs};
+use log::debug;
+use zerocopy::IntoBytes;
+
+use super::{
+    btf::Btf,
+    counters::Counters,
+    hook::{HOOKS, Place},
+    offsets,
+    refused::Refused,
+    tracefs,
+    watch::{Maps, Watch},
+};
+
+#[cfg(drift_probes)]
+static PROGRAMS: Option<&[u8]> = Some(aya::include_bytes_aligned!(env!("DRIFT_PROBES")));
+#[cfg(not(drift_probes))]
+static PROGRAMS: Option<&[u8]> = None;
+
+const BTF: &str = "/sys/kernel/btf/vmlinux";
+
+/// Objects (paths, directories, names) that the kernel tables hold at most: 24 bytes of mark each, and about 100 in each table.
+const MOST_OBJECTS: usize = 1 << 20;
+
+/// Bytes of the ring of changes: some 40,000 doorbells, and an object that has rung does not ring again before it was looked at.
+const RING: u32 = 4 << 20;
+
+/// How to load the kernel half.
+#[derive(Clone, Copy, Debug)]
+pub struct ProbeSettings {
+    /// Objects to have room for.
+    pub objects: usize,
+    /// Let the programs log what they do.
+    pub debug: bool,
+}
+
+/// The loaded and attached kernel half.
+pub struct Probe {
+    /// Doorbells.
+    pub changes: RingBuf<MapData>,
+    /// Opens and reads.
+    pub loads: RingBuf<MapData>,
+    pub counters: Counters,
+    pub watch: Watch,
+    /// Programs that are attached to at least one place.
+    pub hooks: usize,
+    /// What this kernel cannot show, a phrase each.
+    pub unseen: Vec<&'static str>,
+    /// Room for objects.
+    pub capacity: usize,
+    pub attached: Attached,
+}
+
+/// What keeps the programs loaded and attached. Dropping it detaches and unloads everything.
+pub struct Attached {
+    _links: Links,
+    _programs: Ebpf,
+}
+
+impl std::fmt::Debug for Attached {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Attached").finish_non_exhaustive()
+    }
+}
+
+/// What keeps the programs attached.
+#[derive(Default)]
+struct Links {
+    tracepoints: Vec<TracePointLink>,
+    raw: Vec<RawTracePointLink>,
+}
+
+impl Drop for Links {
+    /// The kernel waits for a grace period of some 50 ms for each perf tracepoint that is let go (`perf_event_detach_bpf_prog` since 6.13). Side by side they
+    /// share it: 1 s instead of 4.
+    fn drop(&mut self) {
+        self.raw.clear();
+        std::thread::scope(|scope| {
+            for link in self.tracepoints.drain(..) {
+                // Where no thread can be had the link is dropped with the closure, here.
+                let _detached_here =
+                    std::thread::Builder::new().spawn_scoped(scope, move || drop(link));
+            }
+        });
+    }
+}
+
+impl std::fmt::Debug for Probe {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Probe")
+            .field("hooks", &self.hooks)
+            .field("unseen", &self.unseen)
+            .field("capacity", &self.capacity)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Probe {
+    /// Loads and attaches. Errors: a sentence with what to do, and nothing stays attached.
+    pub fn load(settings: ProbeSettings) -> Result<Probe, Refused> {
+        let programs = PROGRAMS.ok_or(Refused::NotBuiltIn)?;
+        if settings.objects > MOST_OBJECTS {
+            return Err(Refused::TooMany(settings.objects, MOST_OBJECTS));
+        }
+        let bytes = fs::read(BTF).map_err(|source| Refused::NoBtf {
+            path: BTF.into(),
+            source,
+        })?;
+        let offsets = offsets::resolve(&Btf::parse(&bytes)?)?;
+        let knobs = Knobs {
+            agent_tgid: own_tgid().map_err(|error| Refused::Load(error.to_string()))?,
+        };
+        let capacity = (settings.objects * 2)
+            .next_power_of_two()
+            .clamp(1024, MOST_OBJECTS);
+        let log_level: u8 = if settings.debug { 4 } else { 0 };
+        let mut loader = EbpfLoader::new();
+        loader
+            .override_global("OFFSETS", offsets.as_bytes(), true)
+            .override_global("KNOBS", knobs.as_bytes(), true)
+            .override_global(aya_log::LEVEL, &log_level, false)
+            .map_max_entries("CHANGES", RING);
+        for map in [
+            "LEVELS",
+            "SLOTS",
+            "INODES",
+            "DIRS",
+            "NAMES",
+            "NAMES_ANYWHERE",
+        ] {
+            loader.map_max_entries(map, capacity as u32);
+        }
+        let mut ebpf = loader.load(programs).map_err(|error| refusal(&error))?;
+        let Outcome {
+            hooks,
+            unseen,
+            links,
+        } = tracefs::with(|tracefs| attach(&mut ebpf, tracefs))?;
+        if settings.debug {
+            log_programs(&mut ebpf);
+        }
+        let probe = Probe {
+            changes: RingBuf::try_from(take(&mut ebpf, "CHANGES")?)
+                .map_err(|error| map_refusal(&error))?,
+            loads: RingBuf::try_from(take(&mut ebpf, "LOADS")?)
+                .map_err(|error| map_refusal(&error))?,
+            counters: Counters::new(
+                PerCpuArray::try_from(take(&mut ebpf, "COUNTERS")?)
+                    .map_err(|error| map_refusal(&error))?,
+            ),
+            watch: Watch::new(Maps {
+                levels: Array::try_from(take(&mut ebpf, "LEVELS")?)
+                    .map_err(|error| map_refusal(&error))?,
+                slots: Array::try_from(take(&mut ebpf, "SLOTS")?)
+                    .map_err(|error| map_refusal(&error))?,
+                inodes: HashMap::try_from(take(&mut ebpf, "INODES")?)
+                    .map_err(|error| map_refusal(&error))?,
+                dirs: HashMap::try_from(take(&mut ebpf, "DIRS")?)
+                    .map_err(|error| map_refusal(&error))?,
+                names: HashMap::try_from(take(&mut ebpf, "NAMES")?)
+                    .map_err(|error| map_refusal(&error))?,
+                names_anywhere: HashMap::try_from(take(&mut ebpf, "NAMES_ANYWHERE")?)
+                    .map_err(|error| map_refusal(&error))?,
+                learned: HashMap::try_from(take(&mut ebpf, "LEARNED")?)
+                    .map_err(|error| map_refusal(&error))?,
+                readers: HashMap::try_from(take(&mut ebpf, "READERS")?)
+                    .map_err(|error| map_refusal(&error))?,
+                read_armed: Array::try_from(take(&mut ebpf, "READ_ARMED")?)
+                    .map_err(|error| map_refusal(&error))?,
+            }),
+            hooks,
+            unseen,
+            capacity,
+            attached: Attached {
+                _links: links,
+                _programs: ebpf,
+            },
+        };
+        probe.answers()?;
+        Ok(probe)
+    }
+
+    /// The first question to the kernel half: what is `/`? No answer means that it knows this process by another number.
+    fn answers(&self) -> Result<(), Refused> {
+        let root = fs::File::open("/").map_err(|error| Refused::Load(error.to_string()))?;
+        let key: Option<Key> = self.watch.learned();
+        drop(root);
+        key.map(|_| ()).ok_or(Refused::PidNamespace)
+    }
+}
+
+/// The thread group's number in the initial pid namespace, as far as /proc tells it.
+fn own_tgid() -> io::Result<u32> {
+    let status = fs::read_to_string("/proc/self/status")?;
+    status
+        .lines()
+        .find_map(|line| line.strip_prefix("NSpid:"))
+        .and_then(|numbers| numbers.split_whitespace().next())
+        .and_then(|number| number.parse().ok())
+        .ok_or_else(|| io::Error::other("/proc/self/status has no NSpid line"))
+}
+
+struct Outcome {
+    hooks: usize,
+    unseen: Vec<&'static str>,
+    links: Links,
+}
+
+fn attach(ebpf: &mut Ebpf, tracefs: &Path) -> Result<Outcome, Refused> {
+    let mut attached = Outcome {
+        hooks: 0,
+        unseen: Vec::new(),
+        links: Links::default(),
+    };
+    for hook in HOOKS {
+        let refused = |error: &ProgramError| Refused::Program {
+            program: hook.program,
+            reason: sentence(error),
+        };
+        let program = ebpf
+            .program_mut(hook.program)
+            .ok_or_else(|| Refused::Program {
+                program: hook.program,
+                reason: "it is not in this agent's object file".to_owned(),
+            })?;
+        let mut places = 0;
+        match hook.places.first() {
+            Some(Place::Raw(_)) => {
+                let program: &mut RawTracePoint = program.try_into().map_err(|e| refused(&e))?;
+                program
+                    .load()
+                    .map_err(|error| denied(&error, hook.program))?;
+                for place in hook.places {
+                    if let Place::Raw(name) = place {
+                        match program
+                            .attach(name)
+                            .and_then(|link| program.take_link(link))
+                        {
+                            Ok(link) => {
+                                attached.links.raw.push(link);
+                                places += 1;
+                            }
+                            Err(error) => debug!("{name}: {}", sentence(&error)),
+                        }
+                    }
+                }
+            }
+            _ => {
+                let program: &mut TracePoint = program.try_into().map_err(|e| refused(&e))?;
+                program
+                    .load()
+                    .map_err(|error| denied(&error, hook.program))?;
+                for place in hook.places {
+                    if let Place::Tracepoint(category, name) = place {
+                        if !tracefs.join("events").join(category).join(name).exists() {
+                            debug!("{category}/{name}: not in this kernel");
+                            continue;
+                        }
+                        let link = program
+                            .attach(category, name)
+                            .and_then(|link| program.take_link(link))
+                            .map_err(|error| denied(&error, hook.program))?;
+                        attached.links.tracepoints.push(link);
+                        places += 1;
+                    }
+                }
+            }
+        }
+        if places > 0 {
+            attached.hooks += 1;
+        } else {
+            attached.unseen.push(hook.sees);
+        }
+    }
+    Ok(attached)
+}
+
+fn take(ebpf: &mut Ebpf, name: &str) -> Result<aya::maps::Map, Refused> {
+    ebpf.take_map(name)
+        .ok_or_else(|| Refused::Load(format!("the object file has no map `{name}`")))
+}
+
+fn map_refusal(error: &MapError) -> Refused {
+    Refused::Load(sentence(error))
+}
+
+/// EPERM and EACCES anywhere in the chain of causes: the process lacks a capability.
+fn not_allowed(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(io) = cause.downcast_ref::<io::Error>()
+            && io.kind() == io::ErrorKind::PermissionDenied
+            && let Some(code) = io.raw_os_error()
+        {
+            return Some(io::Error::from_raw_os_error(code));
+        }
+        next = cause.source();
+    }
+    None
+}
+
+fn refusal(error: &EbpfError) -> Refused {
+    match not_allowed(error) {
+        Some(io) => Refused::NotAllowed(io),
+        None => Refused::Load(sentence(error)),
+    }
+}
+
+fn denied(error: &ProgramError, program: &'static str) -> Refused {
+    // The verifier says no with EACCES as well, and then it says why: that is not a missing capability.
+    if let ProgramError::LoadError { verifier_log, .. } = error
+        && !verifier_log.to_string().trim().is_empty()
+    {
+        debug!("verifier on {program}: {verifier_log}");
+        return Refused::Program {
+            program,
+            reason: last_line(&verifier_log.to_string()),
+        };
+    }
+    match not_allowed(error) {
+        Some(io) => Refused::NotAllowed(io),
+        None => Refused::Program {
+            program,
+            reason: sentence(error),
+        },
+    }
+}
+
+/// The verifier ends with a line of statistics; what it objects to stands before it.
+fn last_line(log: &str) -> String {
+    log.lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| {
+            !line.is_empty()
+                && !line.starts_with("processed ")
+                && !line.starts_with("verification time")
+        })
+        .unwrap_or("no reason given")
+        .to_owned()
+}
+
+/// An error with its causes, once each.
+fn sentence(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
+}
+
+/// The programs' own log goes where the agent's goes. Losing it loses nothing but the log.
+fn log_programs(ebpf: &mut Ebpf) {
+    match aya_log::EbpfLogger::init(ebpf) {
+        Ok(mut logger) => {
+            let pump = std::thread::Builder::new()
+                .name("probe-log".into())
+                .spawn(move || {
+                    loop {
+                        logger.flush();
+                        std::thread::sleep(std::time::Duration::from_millis(100));
+                    }
+                });
+            if let Err(error) = pump {
+                log::warn!("the kernel programs' log cannot be read: {error}");
+            }
+        }
+        Err(error) => log::warn!("the kernel programs' log cannot be read: {error}"),
+    }
+}

@@ -1,0 +1,55 @@
+//! Where this kernel keeps what the hooks read.
+
+use drift_common::abi::Offsets;
+
+use super::btf::{Btf, BtfError};
+
+/// From the kernel's own type information. A member that is missing, of another size or ambiguous is an error: the hooks must never read wrong memory.
+pub fn resolve(btf: &Btf<'_>) -> Result<Offsets, BtfError> {
+    let at = |name, path, size| btf.member(name, path, size).map(|member| member.offset);
+    // 6.13 replaced `f_count` (counts from one) by `f_ref` (counts from zero).
+    let (file_references, file_last_reference) = match at("file", "f_ref.refcnt", 8) {
+        Ok(offset) => (offset, 0),
+        Err(BtfError::NoMember { .. }) => (at("file", "f_count", 8)?, 1),
+        Err(other) => return Err(other),
+    };
+    Ok(Offsets {
+        task_files: at("task_struct", "files", 8)?,
+        task_fs: at("task_struct", "fs", 8)?,
+        task_group_leader: at("task_struct", "group_leader", 8)?,
+        task_start_boottime: at("task_struct", "start_boottime", 8)?,
+        files_fdt: at("files_struct", "fdt", 8)?,
+        fdtable_max_fds: at("fdtable", "max_fds", 4)?,
+        fdtable_fd: at("fdtable", "fd", 8)?,
+        fs_pwd_dentry: at("fs_struct", "pwd.dentry", 8)?,
+        file_inode: at("file", "f_inode", 8)?,
+        file_mode: at("file", "f_mode", 4)?,
+        file_dentry: at("file", "f_path.dentry", 8)?,
+        file_references,
+        file_last_reference,
+        dentry_parent: at("dentry", "d_parent", 8)?,
+        dentry_inode: at("dentry", "d_inode", 8)?,
+        dentry_name: at("dentry", "d_name.name", 8)?,
+        inode_ino: at("inode", "i_ino", 8)?,
+        inode_super: at("inode", "i_sb", 8)?,
+        inode_generation: at("inode", "i_generation", 4)?,
+        inode_writecount: at("inode", "i_writecount", 4)?,
+        super_dev: at("super_block", "s_dev", 4)?,
+        _reserved: 0,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_kernel_has_every_member() {
+        let Ok(bytes) = std::fs::read("/sys/kernel/btf/vmlinux") else {
+            // A kernel without BTF: what the agent says then is tested in tests/.
+            return;
+        };
+        let btf = Btf::parse(&bytes).expect("this kernel's BTF");
+        resolve(&btf).expect("every member");
+    }
+}

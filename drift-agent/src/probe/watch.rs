@@ -1,0 +1,178 @@
+//! What is watched: the agent's side of the kernel tables.
+
+use std::sync::Mutex;
+
+use aya::maps::{Array, HashMap, MapData, MapError};
+use drift_common::abi::{Key, Level, NameKey, Slot};
+use zerocopy::{FromBytes, IntoBytes};
+
+pub(super) struct Maps {
+    pub levels: Array<MapData, u32>,
+    pub slots: Array<MapData, [u8; size_of::<Slot>()]>,
+    pub inodes: HashMap<MapData, [u8; size_of::<Key>()], u32>,
+    pub dirs: HashMap<MapData, [u8; size_of::<Key>()], u32>,
+    pub names: HashMap<MapData, [u8; size_of::<NameKey>()], u32>,
+    pub names_anywhere: HashMap<MapData, u64, u32>,
+    pub learned: HashMap<MapData, u32, [u8; size_of::<Key>()]>,
+    pub readers: HashMap<MapData, u32, u32>,
+    pub read_armed: Array<MapData, u32>,
+}
+
+/// Names in one directory, and the slot each rings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Names {
+    pub dir: Key,
+    pub name: u64,
+    pub slot: u32,
+}
+
+/// The kernel tables. Shared between the threads that look at files; each operation is one system call.
+pub struct Watch {
+    maps: Mutex<Maps>,
+}
+
+impl std::fmt::Debug for Watch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Watch").finish_non_exhaustive()
+    }
+}
+
+fn key_bytes(key: &Key) -> [u8; size_of::<Key>()] {
+    let mut bytes = [0; size_of::<Key>()];
+    bytes.copy_from_slice(key.as_bytes());
+    bytes
+}
+
+/// Removing what is not there is no error: another thread, or an earlier declaration, has done it.
+fn gone(result: Result<(), MapError>) -> Result<(), MapError> {
+    match result {
+        Err(MapError::KeyNotFound) => Ok(()),
+        Err(MapError::SyscallError(error))
+            if error.io_error.raw_os_error() == Some(libc::ENOENT) =>
+        {
+            Ok(())
+        }
+        other => other,
+    }
+}
+
+impl Watch {
+    pub(super) fn new(maps: Maps) -> Self {
+        Watch {
+            maps: Mutex::new(maps),
+        }
+    }
+
+    fn maps(&self) -> std::sync::MutexGuard<'_, Maps> {
+        // A panic while holding the lock leaves the tables as valid as before: each operation is one system call.
+        self.maps
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// The kernel's name of what this thread opened last. `None`: the kernel half did not see it.
+    pub fn learned(&self) -> Option<Key> {
+        let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
+        let bytes = self.maps().learned.get(&thread, 0).ok()?;
+        Key::read_from_bytes(&bytes).ok()
+    }
+
+    /// From now on a change of this inode rings `slot`.
+    pub fn file(&self, key: &Key, slot: u32) -> Result<(), MapError> {
+        self.maps().inodes.insert(key_bytes(key), slot, 0)
+    }
+
+    pub fn forget_file(&self, key: &Key) -> Result<(), MapError> {
+        gone(self.maps().inodes.remove(&key_bytes(key)))
+    }
+
+    /// From now on what happens to this name in this directory rings.
+    pub fn name(&self, name: &Names) -> Result<(), MapError> {
+        let mut maps = self.maps();
+        maps.names.insert(name_bytes(name), name.slot, 0)?;
+        maps.dirs.insert(key_bytes(&name.dir), 1, 0)
+    }
+
+    pub fn forget_name(&self, name: &Names) -> Result<(), MapError> {
+        gone(self.maps().names.remove(&name_bytes(name)))
+    }
+
+    pub fn forget_dir(&self, key: &Key) -> Result<(), MapError> {
+        gone(self.maps().dirs.remove(&key_bytes(key)))
+    }
+
+    /// From now on what happens to this name anywhere, by a path with slashes, rings `slot`.
+    pub fn name_anywhere(&self, name: u64, slot: u32) -> Result<(), MapError> {
+        self.maps().names_anywhere.insert(name, slot, 0)
+    }
+
+    pub fn forget_name_anywhere(&self, name: u64) -> Result<(), MapError> {
+        gone(self.maps().names_anywhere.remove(&name))
+    }
+
+    /// What was seen of an object.
+    pub fn slot(&self, slot: u32) -> Result<Slot, MapError> {
+        let bytes = self.maps().slots.get(&slot, 0)?;
+        Ok(decode(&bytes))
+    }
+
+    /// The object's dirty mark: a [`Level`].
+    pub fn level(&self, slot: u32) -> Result<u32, MapError> {
+        self.maps().levels.get(&slot, 0)
+    }
+
+    /// Says "I am about to look": sets the mark back. What changes from here on rings again.
+    pub fn clear(&self, slot: u32) -> Result<(), MapError> {
+        self.maps().levels.set(slot, Level::Clean as u32, 0)
+    }
+
+    /// The slots below `count` whose mark is set: the answer to a loss.
+    pub fn dirty(&self, count: u32) -> Result<Vec<u32>, MapError> {
+        let maps = self.maps();
+        let mut dirty = Vec::new();
+        for slot in 0..count {
+            if maps.levels.get(&slot, 0)? != Level::Clean as u32 {
+                dirty.push(slot);
+            }
+        }
+        Ok(dirty)
+    }
+
+    /// Switches the read hook off while nobody holds a watched file that it has not read; see `drift-ebpf/src/hook/read.rs` for why the order matters.
+    /// Readers that ended unseen are taken out first.
+    pub fn rest_readers(&self, is_alive: impl Fn(u32) -> bool) -> Result<(), MapError> {
+        let mut maps = self.maps();
+        if maps.read_armed.get(&0, 0)? == 0 {
+            return Ok(());
+        }
+        maps.read_armed.set(0, 0, 0)?;
+        let readers: Vec<u32> = maps.readers.keys().collect::<Result<_, _>>()?;
+        let mut left = 0;
+        for reader in readers {
+            if is_alive(reader) {
+                left += 1;
+            } else {
+                gone(maps.readers.remove(&reader))?;
+            }
+        }
+        if left > 0 {
+            maps.read_armed.set(0, 1, 0)?;
+        }
+        Ok(())
+    }
+}
+
+fn name_bytes(name: &Names) -> [u8; size_of::<NameKey>()] {
+    let key = NameKey {
+        dir: name.dir,
+        name: name.name,
+    };
+    let mut bytes = [0; size_of::<NameKey>()];
+    bytes.copy_from_slice(key.as_bytes());
+    bytes
+}
+
+fn decode(bytes: &[u8; size_of::<Slot>()]) -> Slot {
+    // All bit patterns are valid and the length is the type's: this cannot fail.
+    zerocopy::transmute!(*bytes)
+}

@@ -1,0 +1,96 @@
+use std::{
+    io::{self, Write},
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use jiff::tz::TimeZone;
+
+use super::{Event, Left, Look, Output, ReportError, Reporter, Watching, sample::every_event};
+
+const SOON: Duration = Duration::from_secs(20);
+const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reports.md"));
+
+#[derive(Clone, Default)]
+struct Paper(Arc<Mutex<Vec<u8>>>);
+
+impl Write for Paper {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.lock().expect("no panic").extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+fn printed(output: Output) -> String {
+    let paper = Paper::default();
+    let look = Look {
+        columns: Some(100),
+        colour: false,
+        zone: TimeZone::UTC,
+    };
+    let out = Box::new(paper.clone());
+    let mut reporter = Reporter::to(out, look, output, "node-a", None).expect("a thread");
+    let watching = Watching {
+        sensor: "scan alone".into(),
+        ..Watching::default()
+    };
+    reporter.watching(&watching).expect("paper");
+    for record in every_event() {
+        reporter.report(&record).expect("paper");
+    }
+    assert_eq!(reporter.flush(SOON).expect("paper"), Left::default());
+    let bytes = paper.0.lock().expect("no panic").clone();
+    String::from_utf8(bytes).expect("text")
+}
+
+#[test]
+fn programs_get_one_record_a_line_and_nothing_else() {
+    let printed = printed(Output::Jsonl);
+    let events: Vec<String> = printed
+        .lines()
+        .map(|line| {
+            let value: serde_json::Value = serde_json::from_str(line).expect("JSON");
+            value["event"].as_str().expect("a name").to_owned()
+        })
+        .collect();
+    assert_eq!(events, Event::ALL.map(Event::name));
+}
+
+#[test]
+fn people_get_what_is_watched_and_one_line_an_event() {
+    let printed = printed(Output::Table);
+    assert!(
+        printed.starts_with(
+            "watching 0 files of 0 policies with scan alone; cannot see: nothing known\n"
+        ),
+        "{printed}"
+    );
+    assert_eq!(printed.lines().count(), 1 + Event::ALL.len());
+}
+
+#[test]
+fn a_reader_that_went_away_has_a_reason() {
+    let gone = ReportError::Output(Arc::new(io::ErrorKind::BrokenPipe.into()));
+    let full = ReportError::Output(Arc::new(io::ErrorKind::StorageFull.into()));
+    assert_eq!(
+        [gone.reason(), full.reason()],
+        ["output-closed", "output-failed"]
+    );
+}
+
+#[test]
+fn the_page_about_reports_names_all_there_is() {
+    for event in Event::ALL {
+        assert!(PAGE.contains(event.name()), "{}", event.name());
+    }
+    for name in super::otlp::names() {
+        assert!(PAGE.contains(&format!("`{name}`")), "{name}");
+    }
+    for what in super::loss::Lost::ALL {
+        assert!(PAGE.contains(what.reason()), "{}", what.reason());
+    }
+}

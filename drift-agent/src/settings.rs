@@ -1,0 +1,37 @@
+//! What the agent was asked to do: checked, nothing optional behind this border but what may really be absent.
+
+use std::{path::PathBuf, time::Duration};
+
+use crate::{declare::Mode, report::Output};
+
+/// How changes are seen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sensor {
+    /// Kernel programs where this kernel lets them run, else by scanning, said loudly.
+    Auto,
+    /// Kernel programs on tracepoints, or not at all.
+    Tracepoint,
+    /// By looking again and again.
+    Scan,
+}
+
+/// For `drift-agent run`.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub policies: PathBuf,
+    pub state: PathBuf,
+    /// Overrides what each Policy says.
+    pub mode: Option<Mode>,
+    pub sensor: Sensor,
+    /// `None`: 10 minutes beside probes, once a second without.
+    pub scan_interval: Option<Duration>,
+    pub output: Output,
+    pub ready_file: Option<PathBuf>,
+    /// Let the kernel programs log what they do.
+    pub debug_probes: bool,
+}
+
+/// A full scan beside probes: for what no probe can see.
+pub const SCAN_BESIDE_PROBES: Duration = Duration::from_secs(600);
+/// A look at everything where there are no probes.
+pub const SCAN_ALONE: Duration = Duration::from_secs(1);

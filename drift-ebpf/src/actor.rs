@@ -1,0 +1,69 @@
+//! Who is running.
+
+use aya_ebpf::helpers::{
+    bpf_get_current_cgroup_id, bpf_get_current_comm, bpf_get_current_pid_tgid,
+    bpf_get_current_uid_gid,
+};
+use drift_common::abi::{Counter, Event};
+
+use crate::{
+    emit::NO_KEY,
+    fault::count,
+    kernel::{Task, agent_tgid},
+};
+
+/// (thread group, thread), as the initial pid namespace has them.
+#[inline(always)]
+pub fn ids() -> (u32, u32) {
+    let both = bpf_get_current_pid_tgid();
+    ((both >> 32) as u32, both as u32)
+}
+
+/// Whether the agent itself is running: its changes do not ring.
+#[inline(always)]
+pub fn is_agent() -> bool {
+    ids().0 == agent_tgid()
+}
+
+/// An event with the actor filled in and all else zero. What cannot be read stays zero and is counted: an actor that is half known is still an event.
+#[inline(always)]
+pub fn event() -> Event {
+    let (tgid, tid) = ids();
+    let user = bpf_get_current_uid_gid();
+    let start_ns = match Task::current().start_ns() {
+        Ok(start) => start,
+        Err(_) => {
+            count(Counter::KernelRead);
+            0
+        }
+    };
+    Event {
+        start_ns,
+        // SAFETY: a helper without arguments.
+        cgroup: unsafe { bpf_get_current_cgroup_id() },
+        tgid,
+        tid,
+        uid: user as u32,
+        gid: (user >> 32) as u32,
+        comm: bpf_get_current_comm().unwrap_or_default(),
+        ..NOBODY
+    }
+}
+
+/// An event of which nobody is known to be the actor.
+pub const NOBODY: Event = Event {
+    time_ns: 0,
+    start_ns: 0,
+    cgroup: 0,
+    parent_name: 0,
+    key: NO_KEY,
+    slot: 0,
+    kind: 0,
+    tgid: 0,
+    tid: 0,
+    uid: 0,
+    gid: 0,
+    writers: 0,
+    _reserved: 0,
+    comm: [0; 16],
+};

@@ -1,0 +1,160 @@
+//! The only writer of rings and dirty marks.
+
+use aya_ebpf::{
+    bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
+    helpers::bpf_ktime_get_boot_ns,
+    maps::RingBuf,
+};
+use aya_log_ebpf::debug;
+use drift_common::abi::{Counter, Event, Key, Kind, Level};
+
+use crate::{
+    actor,
+    fault::count,
+    map::{CHANGES, LEVELS, LOADED, LOADS, SLOTS},
+};
+
+/// What a hook knows of a change, beside who made it.
+pub struct Change {
+    pub slot: u32,
+    pub kind: Kind,
+    pub level: Level,
+    pub key: Key,
+    pub writers: u32,
+    pub parent_name: u64,
+}
+
+pub const NO_KEY: Key = Key {
+    ino: 0,
+    dev: 0,
+    generation: 0,
+};
+
+/// Marks the object and rings when the mark rises. See [`drift_common::abi::Slot`] for why this loses nothing.
+#[inline(always)]
+pub fn change(change: &Change) {
+    // SAFETY: a helper without arguments.
+    let now = unsafe { bpf_ktime_get_boot_ns() };
+    if let Some(slot) = SLOTS.get_ptr_mut(change.slot) {
+        // SAFETY: the pointer is into the array map. Fields are written without a lock: two CPUs at once may count one change too few.
+        unsafe {
+            (*slot).tgid = actor::ids().0;
+            (*slot).changed_ns = now;
+            if change.level as u32 == Level::Done as u32 {
+                (*slot).changes += 1;
+            }
+        }
+    }
+    if !raise(change.slot, change.level) {
+        return;
+    }
+    let mut event = actor::event();
+    event.time_ns = now;
+    event.slot = change.slot;
+    event.kind = change.kind as u32;
+    event.key = change.key;
+    event.writers = change.writers;
+    event.parent_name = change.parent_name;
+    // A writer that has just opened a file is not urgent. What is complete must wake the reader even when not urgent ones lie before it, which the
+    // ring's own rule ("wake when the reader had caught up") would not.
+    let wake = match change.level {
+        Level::Clean | Level::Open => BPF_RB_NO_WAKEUP,
+        Level::Done => BPF_RB_FORCE_WAKEUP,
+    };
+    send(&CHANGES, &event, u64::from(wake));
+    // Compiled to one comparison unless the agent was started with --debug-probes.
+    debug!(
+        (),
+        "{} slot {} by {}",
+        change.kind.name(),
+        change.slot,
+        event.tgid
+    );
+}
+
+/// Raises an object's mark; true when it rose, and so is worth a doorbell. Two CPUs at once may both see it rise, which costs a doorbell and hides nothing.
+#[inline(always)]
+fn raise(slot: u32, level: Level) -> bool {
+    let Some(mark) = LEVELS.get_ptr_mut(slot) else {
+        return false;
+    };
+    // SAFETY: an aligned u32 in an array map.
+    unsafe {
+        if *mark >= level as u32 {
+            return false;
+        }
+        *mark = level as u32;
+    }
+    true
+}
+
+/// Marks an object without a doorbell: for a hook that could not tell what happened. The agent finds the mark when it next looks at the counters.
+#[inline(always)]
+pub fn mark(slot: u32) {
+    raise(slot, Level::Done);
+}
+
+/// Tells that an object's inode was made dirty without naming a process: a read that updates the access time does that too.
+#[inline(always)]
+pub fn stirred(slot: u32, key: Key) {
+    if !raise(slot, Level::Open) {
+        return;
+    }
+    let event = Event {
+        // SAFETY: a helper without arguments.
+        time_ns: unsafe { bpf_ktime_get_boot_ns() },
+        key,
+        slot,
+        kind: Kind::Write as u32,
+        ..actor::NOBODY
+    };
+    send(&CHANGES, &event, u64::from(BPF_RB_NO_WAKEUP));
+}
+
+/// Tells the end of a process that had a watched file open for writing. Not tied to a slot: the agent knows whose end it waits for.
+#[inline(always)]
+pub fn ended() {
+    let mut event = actor::event();
+    // SAFETY: a helper without arguments.
+    event.time_ns = unsafe { bpf_ktime_get_boot_ns() };
+    event.slot = u32::MAX;
+    event.kind = Kind::Exit as u32;
+    send(&CHANGES, &event, u64::from(BPF_RB_FORCE_WAKEUP));
+}
+
+/// Tells who opened or read a watched file, once for each state of the file.
+#[inline(always)]
+pub fn load(slot: u32, kind: Kind, key: Key) {
+    let Some(state) = SLOTS.get_ptr(slot) else {
+        return;
+    };
+    // SAFETY: the pointer is into the array map; an aligned u64 is read whole.
+    let changes = unsafe { (*state).changes };
+    let seen = [actor::ids().0, slot, kind as u32];
+    // SAFETY: the value is a plain u64.
+    if unsafe { LOADED.get(seen) }.is_some_and(|told| *told == changes) {
+        return;
+    }
+    let mut event = actor::event();
+    // SAFETY: a helper without arguments.
+    event.time_ns = unsafe { bpf_ktime_get_boot_ns() };
+    event.slot = slot;
+    event.kind = kind as u32;
+    event.key = key;
+    if send(&LOADS, &event, u64::from(BPF_RB_NO_WAKEUP)) {
+        // Not told again is the aim; where the table refuses, it is told again.
+        let _told_again = LOADED.insert(seen, changes, 0);
+    }
+}
+
+#[inline(always)]
+fn send(ring: &RingBuf, event: &Event, wake: u64) -> bool {
+    let Some(mut entry) = ring.reserve::<Event>(0) else {
+        count(Counter::RingFull);
+        return false;
+    };
+    entry.write(*event);
+    entry.submit(wake);
+    count(Counter::Sent);
+    true
+}

@@ -1,0 +1,44 @@
+//! Whether anybody declared it.
+
+use drift_common::abi::{Key, NameKey};
+
+use crate::{
+    fault::Fault,
+    kernel::File,
+    key,
+    map::{DIRS, INODES, NAMES, NAMES_ANYWHERE},
+};
+
+#[inline(always)]
+pub fn inode(key: &Key) -> Option<u32> {
+    // SAFETY: the value is a plain u32 that only the agent writes; a torn read is not possible.
+    unsafe { INODES.get(key) }.copied()
+}
+
+#[inline(always)]
+pub fn name(dir: Key, name: u64) -> Option<u32> {
+    // SAFETY: as in `inode`.
+    unsafe { NAMES.get(NameKey { dir, name }) }.copied()
+}
+
+#[inline(always)]
+pub fn name_anywhere(name: u64) -> Option<u32> {
+    // SAFETY: as in `inode`.
+    unsafe { NAMES_ANYWHERE.get(name) }.copied()
+}
+
+/// The watched object behind an open file: by its inode, else by the name it was opened under. The second finds a file that has just come to stand
+/// where a declared one belongs, and that the agent has not learned yet.
+#[inline(always)]
+pub fn file(file: File, key: &Key) -> Result<Option<u32>, Fault> {
+    if let Some(slot) = inode(key) {
+        return Ok(Some(slot));
+    }
+    let dentry = file.dentry()?;
+    let dir = key::of_inode(dentry.parent()?.inode()?)?;
+    // SAFETY: as in `inode`.
+    if unsafe { DIRS.get(dir) }.is_none() {
+        return Ok(None);
+    }
+    Ok(name(dir, dentry.name_hash()?))
+}

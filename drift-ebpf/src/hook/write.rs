@@ -1,0 +1,109 @@
+//! A file's content may have changed: it was made dirty, its last writer closed it, or its writer ended.
+
+use aya_ebpf::{
+    EbpfContext,
+    macros::{raw_tracepoint, tracepoint},
+    programs::{RawTracePointContext, TracePointContext},
+};
+use drift_common::abi::{Key, Kind, Level};
+
+use crate::{
+    actor,
+    emit::{self, Change},
+    fault::{Fault, finish},
+    filter,
+    kernel::{Address, Inode, Task, argument},
+    key,
+    map::WRITERS,
+};
+
+const I_DIRTY_PAGES: u64 = 4;
+
+/// `writeback_mark_inode_dirty(inode, flags)`: inode-keyed, paid by nobody but those who dirty an inode, and it sees what no system call shows (io_uring,
+/// stores through a mapping). Fires when clean pages become dirty, not for each write.
+#[raw_tracepoint]
+pub fn inode_dirtied(ctx: RawTracePointContext) -> i32 {
+    finish(try_inode_dirtied(&ctx)) as i32
+}
+
+#[inline(always)]
+fn try_inode_dirtied(ctx: &RawTracePointContext) -> Result<(), Fault> {
+    let arguments = ctx.as_ptr().cast::<u64>();
+    // SAFETY: the tracepoint has two arguments; the verifier checks the constant offsets.
+    let (inode, flags) = unsafe { (*arguments, *arguments.add(1)) };
+    let inode = Inode::new(Address::new(inode));
+    let key = key::of_inode(inode)?;
+    let Some(slot) = filter::inode(&key) else {
+        return Ok(());
+    };
+    if actor::is_agent() {
+        return Ok(());
+    }
+    if flags & I_DIRTY_PAGES == 0 {
+        emit::stirred(slot, key);
+        return Ok(());
+    }
+    emit::change(&Change {
+        slot,
+        kind: Kind::Write,
+        level: Level::Open,
+        key,
+        writers: inode.writers()?,
+        parent_name: 0,
+    });
+    Ok(())
+}
+
+/// `sys_enter_close`: the first argument is the descriptor that goes away.
+#[tracepoint]
+pub fn close_enter(ctx: TracePointContext) -> u32 {
+    finish(try_close(argument(&ctx, 0) as i32))
+}
+
+/// `sys_enter_dup2`, `sys_enter_dup3`: what the second argument was open on goes away.
+#[tracepoint]
+pub fn dup_enter(ctx: TracePointContext) -> u32 {
+    finish(try_close(argument(&ctx, 1) as i32))
+}
+
+/// On entry, for then the file is still there. Its content is final: the writes have returned. Only the last reference counts: a shell redirects by
+/// opening, duplicating and closing the first descriptor before anything is written.
+#[inline(always)]
+fn try_close(fd: i32) -> Result<(), Fault> {
+    let Some(file) = Task::current().file(fd)? else {
+        return Ok(());
+    };
+    let (_, writes) = file.access()?;
+    if !writes || actor::is_agent() || !file.is_last_reference()? {
+        return Ok(());
+    }
+    let inode = file.inode()?;
+    let key: Key = key::of_inode(inode)?;
+    let Some(slot) = filter::file(file, &key)? else {
+        return Ok(());
+    };
+    emit::change(&Change {
+        slot,
+        kind: Kind::Close,
+        level: Level::Done,
+        key,
+        // This writer is about to go.
+        writers: inode.writers()?.saturating_sub(1),
+        parent_name: 0,
+    });
+    Ok(())
+}
+
+/// `sched_process_exit`: files that are still open are closed without a system call.
+#[tracepoint]
+pub fn process_exit(_ctx: TracePointContext) -> u32 {
+    let (tgid, thread) = actor::ids();
+    if tgid != thread {
+        return 0;
+    }
+    super::read::forget(tgid);
+    if WRITERS.remove(tgid).is_ok() {
+        emit::ended();
+    }
+    0
+}

@@ -1,0 +1,239 @@
+//! The only place that reads kernel memory: typed steps from the current task to a file, an inode, a name.
+//!
+//! Offsets come from the running kernel's BTF (the agent refuses to load the programs without them), pointers from the kernel itself. A read that
+//! fails is a fault, not a crash: `bpf_probe_read_kernel` checks the address.
+
+use aya_ebpf::{
+    EbpfContext,
+    helpers::{bpf_get_current_task, bpf_probe_read_kernel, bpf_probe_read_kernel_str_bytes},
+    programs::TracePointContext,
+};
+use drift_common::abi::{Knobs, NAME_HASH_START, Offsets, name_hash_step};
+
+use crate::{fault::Fault, map::NAME};
+
+/// The kernel's limit for one component.
+const NAME_MAX: usize = 255;
+
+/// Overwritten by the agent before the programs are loaded.
+#[unsafe(no_mangle)]
+static OFFSETS: Offsets = Offsets {
+    task_files: 0,
+    task_fs: 0,
+    task_group_leader: 0,
+    task_start_boottime: 0,
+    files_fdt: 0,
+    fdtable_max_fds: 0,
+    fdtable_fd: 0,
+    fs_pwd_dentry: 0,
+    file_inode: 0,
+    file_mode: 0,
+    file_dentry: 0,
+    file_references: 0,
+    file_last_reference: 0,
+    dentry_parent: 0,
+    dentry_inode: 0,
+    dentry_name: 0,
+    inode_ino: 0,
+    inode_super: 0,
+    inode_generation: 0,
+    inode_writecount: 0,
+    super_dev: 0,
+    _reserved: 0,
+};
+
+/// Overwritten by the agent before the programs are loaded.
+#[unsafe(no_mangle)]
+static KNOBS: Knobs = Knobs { agent_tgid: 0 };
+
+macro_rules! offset {
+    ($field:ident) => {
+        // SAFETY: a plain static of this object; volatile because the loader changes it after the compiler has seen it.
+        unsafe { core::ptr::read_volatile(&raw const OFFSETS.$field) as usize }
+    };
+}
+
+/// See [`Knobs::agent_tgid`].
+#[inline(always)]
+pub fn agent_tgid() -> u32 {
+    // SAFETY: as in `offset!`.
+    unsafe { core::ptr::read_volatile(&raw const KNOBS.agent_tgid) }
+}
+
+/// Argument `index` of a system call's `sys_enter` tracepoint (stable layout: number at 8, arguments from 16, 8 bytes each).
+#[inline(always)]
+pub fn argument(ctx: &TracePointContext, index: usize) -> u64 {
+    // SAFETY: the verifier checks the constant offset against the size of a tracepoint's context.
+    unsafe { *ctx.as_ptr().cast::<u64>().add(2 + index) }
+}
+
+/// The return value in a system call's `sys_exit` tracepoint (stable layout: at 16).
+#[inline(always)]
+pub fn returned(ctx: &TracePointContext) -> i64 {
+    // SAFETY: as in `argument`.
+    unsafe { *ctx.as_ptr().cast::<i64>().add(2) }
+}
+
+/// A kernel address. Never dereferenced here, only handed to `bpf_probe_read_kernel`.
+#[derive(Clone, Copy)]
+pub struct Address(u64);
+
+impl Address {
+    #[inline(always)]
+    pub const fn new(address: u64) -> Address {
+        Address(address)
+    }
+
+    #[inline(always)]
+    fn read<T>(self, offset: usize) -> Result<T, Fault> {
+        // SAFETY: the helper checks the address and fails instead of faulting; T is an integer or an `Address`.
+        unsafe { bpf_probe_read_kernel((self.0 as *const u8).add(offset).cast::<T>()) }
+            .map_err(|_| Fault::Kernel)
+    }
+}
+
+/// A `struct task_struct`.
+#[derive(Clone, Copy)]
+pub struct Task(Address);
+
+impl Task {
+    #[inline(always)]
+    pub fn current() -> Task {
+        // SAFETY: a helper without arguments.
+        Task(Address(unsafe { bpf_get_current_task() }))
+    }
+
+    /// Start of the thread group, nanoseconds since boot.
+    #[inline(always)]
+    pub fn start_ns(self) -> Result<u64, Fault> {
+        let leader: Address = self.0.read(offset!(task_group_leader))?;
+        leader.read(offset!(task_start_boottime))
+    }
+
+    /// The file behind a descriptor; `None` where there is none.
+    #[inline(always)]
+    pub fn file(self, fd: i32) -> Result<Option<File>, Fault> {
+        let files: Address = self.0.read(offset!(task_files))?;
+        let table: Address = files.read(offset!(files_fdt))?;
+        let max: u32 = table.read(offset!(fdtable_max_fds))?;
+        if fd < 0 || fd as u32 >= max {
+            return Ok(None);
+        }
+        let array: Address = table.read(offset!(fdtable_fd))?;
+        let file: Address = array.read(fd as usize * 8)?;
+        Ok((file.0 != 0).then_some(File(file)))
+    }
+
+    /// The inode of the working directory.
+    #[inline(always)]
+    pub fn working_directory(self) -> Result<Inode, Fault> {
+        let fs: Address = self.0.read(offset!(task_fs))?;
+        let dentry: Address = fs.read(offset!(fs_pwd_dentry))?;
+        Dentry(dentry).inode()
+    }
+}
+
+/// A `struct file`.
+#[derive(Clone, Copy)]
+pub struct File(Address);
+
+const FMODE_READ: u32 = 1;
+const FMODE_WRITE: u32 = 2;
+
+impl File {
+    #[inline(always)]
+    pub fn inode(self) -> Result<Inode, Fault> {
+        self.0.read(offset!(file_inode)).map(Inode)
+    }
+
+    #[inline(always)]
+    pub fn dentry(self) -> Result<Dentry, Fault> {
+        self.0.read(offset!(file_dentry)).map(Dentry)
+    }
+
+    /// (can be read, can be written) through this file.
+    #[inline(always)]
+    pub fn access(self) -> Result<(bool, bool), Fault> {
+        let mode: u32 = self.0.read(offset!(file_mode))?;
+        Ok((mode & FMODE_READ != 0, mode & FMODE_WRITE != 0))
+    }
+
+    /// Whether one reference is left: the next close ends the file.
+    #[inline(always)]
+    pub fn is_last_reference(self) -> Result<bool, Fault> {
+        let references: u64 = self.0.read(offset!(file_references))?;
+        Ok(references == offset!(file_last_reference) as u64)
+    }
+}
+
+/// A `struct dentry`.
+#[derive(Clone, Copy)]
+pub struct Dentry(Address);
+
+impl Dentry {
+    #[inline(always)]
+    pub fn inode(self) -> Result<Inode, Fault> {
+        self.0.read(offset!(dentry_inode)).map(Inode)
+    }
+
+    #[inline(always)]
+    pub fn parent(self) -> Result<Dentry, Fault> {
+        self.0.read(offset!(dentry_parent)).map(Dentry)
+    }
+
+    /// [`name_hash`](drift_common::abi::name_hash) of the entry's name.
+    #[inline(always)]
+    pub fn name_hash(self) -> Result<u64, Fault> {
+        let name: Address = self.0.read(offset!(dentry_name))?;
+        let buffer = NAME.get_ptr_mut(0).ok_or(Fault::Kernel)?;
+        // SAFETY: this CPU's own buffer; a BPF program is not moved to another CPU while it runs.
+        let buffer = unsafe { &mut *buffer };
+        // SAFETY: the helper checks the address and writes at most the buffer's length.
+        let length = unsafe { bpf_probe_read_kernel_str_bytes(name.0 as *const u8, buffer) }
+            .map_err(|_| Fault::Kernel)?
+            .len();
+        let mut hash = NAME_HASH_START;
+        for i in 0..NAME_MAX {
+            if i >= length {
+                break;
+            }
+            hash = name_hash_step(hash, buffer[i & 255]);
+        }
+        Ok(hash)
+    }
+}
+
+/// A `struct inode`.
+#[derive(Clone, Copy)]
+pub struct Inode(Address);
+
+impl Inode {
+    #[inline(always)]
+    pub const fn new(address: Address) -> Inode {
+        Inode(address)
+    }
+
+    #[inline(always)]
+    pub fn number(self) -> Result<u64, Fault> {
+        self.0.read(offset!(inode_ino))
+    }
+
+    #[inline(always)]
+    pub fn generation(self) -> Result<u32, Fault> {
+        self.0.read(offset!(inode_generation))
+    }
+
+    /// `super_block.s_dev`.
+    #[inline(always)]
+    pub fn device(self) -> Result<u32, Fault> {
+        let super_block: Address = self.0.read(offset!(inode_super))?;
+        super_block.read(offset!(super_dev))
+    }
+
+    /// How many files have it open for writing; 0 where execution forbids writing (a negative count).
+    #[inline(always)]
+    pub fn writers(self) -> Result<u32, Fault> {
+        let count: i32 = self.0.read(offset!(inode_writecount))?;
+        Ok(if count > 0 { count as u32 } else { 0 })
+    }
+}

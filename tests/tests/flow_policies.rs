@@ -1,0 +1,188 @@
+//! Policies that change, and policies that are wrong.
+
+use std::{fs, process::Command};
+
+use anyhow::{Result, ensure};
+use drift_tests::{
+    agent::{Agent, has_probes, program},
+    scene::{DEFAULT, HEAL_AT_ONCE, Scene, file},
+    skip::skip,
+};
+
+/// Runs the agent on a scene until it ends by itself: status and standard error.
+fn refused(scene: &Scene, arguments: &[&str]) -> Result<(bool, String)> {
+    let output = Command::new(program())
+        .arg("run")
+        .arg("--policies")
+        .arg(scene.policies())
+        .arg("--state")
+        .arg(scene.root().join("state"))
+        .args(arguments)
+        .output()?;
+    Ok((
+        output.status.success(),
+        String::from_utf8_lossy(&output.stderr).into_owned(),
+    ))
+}
+
+fn is_built(test: &str) -> bool {
+    let built = std::env::var_os("DRIFT_AGENT").is_some();
+    if !built {
+        skip(
+            test,
+            "DRIFT_AGENT is not set: run the tests with `cargo xtask test`",
+        );
+    }
+    built
+}
+
+#[test]
+fn a_start_without_valid_policies_is_a_sentence_and_a_status() -> Result<()> {
+    if !is_built("a_start_without_valid_policies_is_a_sentence_and_a_status") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let (ok, said) = refused(&scene, &[])?;
+    ensure!(
+        !ok && said.contains("no policy files"),
+        "an empty folder: {said}"
+    );
+    fs::write(scene.policies().join("web.yaml"), "kind: Polizy\n")?;
+    let (ok, said) = refused(&scene, &[])?;
+    ensure!(!ok && said.contains("web.yaml:1:"), "a bad file: {said}");
+    fs::remove_dir_all(scene.policies())?;
+    let (ok, said) = refused(&scene, &[])?;
+    ensure!(
+        !ok && said.contains(&scene.policies().display().to_string()),
+        "no folder: {said}"
+    );
+    Ok(())
+}
+
+#[test]
+fn bad_flags_and_a_bad_state_folder_are_a_sentence_and_a_status() -> Result<()> {
+    if !is_built("bad_flags_and_a_bad_state_folder_are_a_sentence_and_a_status") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    scene.declare("1.0.0", DEFAULT, &[file("app.conf", "x")])?;
+    for arguments in [
+        &["--mode", "maybe"][..],
+        &["--sensor", "eyes"],
+        &["--scan-interval", "soon"],
+        &["--nonsense"],
+    ] {
+        let (ok, said) = refused(&scene, arguments)?;
+        ensure!(
+            !ok && !said.is_empty() && !said.contains("panicked"),
+            "{arguments:?}: {said}"
+        );
+    }
+    // A file where the state folder should be.
+    fs::write(scene.root().join("state"), "")?;
+    let (ok, said) = refused(&scene, &[])?;
+    ensure!(!ok && said.contains("state folder"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn a_second_agent_on_one_state_folder_is_refused() -> Result<()> {
+    if !has_probes("a_second_agent_on_one_state_folder_is_refused") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "x")];
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", DEFAULT, &files)?;
+    let _agent = Agent::start(&scene, &["--sensor", "scan"])?;
+    let (ok, said) = refused(&scene, &["--sensor", "scan"])?;
+    ensure!(!ok && said.contains("another drift-agent"), "{said}");
+    Ok(())
+}
+
+#[test]
+fn an_error_on_line_seven_is_refused_with_its_place_and_the_last_good_policy_stays() -> Result<()> {
+    if !has_probes(
+        "an_error_on_line_seven_is_refused_with_its_place_and_the_last_good_policy_stays",
+    ) {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
+    let agent = Agent::start(&scene, &[])?;
+    let good = fs::read_to_string(scene.policies().join("policy.yaml"))?;
+    let bad = good.replacen("  guard:", "  guarb:", 1);
+    let line = bad
+        .lines()
+        .position(|line| line.contains("guarb"))
+        .map(|index| index + 1);
+    ensure!(line == Some(7), "the error is on line 7: {line:?}\n{bad}");
+    let mark = agent.mark();
+    fs::write(scene.policies().join("policy.yaml"), &bad)?;
+    let rejected = agent.wait(mark, "the rejection", |records| {
+        records
+            .iter()
+            .find(|record| record["event"] == "config.policy.rejected")
+            .cloned()
+    })?;
+    let message = rejected["message"].as_str().unwrap_or_default();
+    ensure!(message.contains("policy.yaml:7:3"), "{rejected}");
+    ensure!(agent.errors().contains("guarb"), "{}", agent.errors());
+    // The last good one stays in force.
+    let app = scene.at("app.conf");
+    let mark = agent.mark();
+    fs::write(&app, "other\n")?;
+    agent.event(mark, "config.drift.healed", &app)?;
+    // And a good one is taken again, by itself.
+    let mark = agent.mark();
+    scene.declare("1.1.0", HEAL_AT_ONCE, &[file("app.conf", "newer\n")])?;
+    agent.wait(mark, "version 1.1.0", |records| {
+        records
+            .iter()
+            .any(|record| {
+                record["event"] == "config.policy.activated" && record["version"] == "1.1.0"
+            })
+            .then_some(())
+    })?;
+    let detected = agent.event(mark, "config.drift.detected", &app)?;
+    ensure!(
+        detected["cause"] == "policy" && detected["version"] == "1.1.0",
+        "{detected}"
+    );
+    agent.event(mark, "config.drift.healed", &app)?;
+    ensure!(fs::read_to_string(&app)? == "newer\n");
+    Ok(())
+}
+
+#[test]
+fn a_hangup_reads_the_policies_again_and_changed_content_beside_them_counts() -> Result<()> {
+    if !has_probes("a_hangup_reads_the_policies_again_and_changed_content_beside_them_counts") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    let text = scene
+        .policy("1.0.0", HEAL_AT_ONCE, &files)
+        .replace("{inline: \"declared\\n\"}", "{file: blobs/app.conf}");
+    fs::create_dir(scene.policies().join("blobs"))?;
+    fs::write(scene.policies().join("blobs/app.conf"), "declared\n")?;
+    fs::write(scene.policies().join("policy.yaml"), text)?;
+    let agent = Agent::start(&scene, &[])?;
+    ensure!(
+        agent
+            .since(0)
+            .iter()
+            .all(|record| record["event"] != "config.drift.detected"),
+        "{}",
+        agent.all()
+    );
+    let mark = agent.mark();
+    fs::write(scene.policies().join("blobs/app.conf"), "newer\n")?;
+    agent.signal(rustix::process::Signal::HUP)?;
+    agent.event(mark, "config.drift.healed", &scene.at("app.conf"))?;
+    ensure!(fs::read_to_string(scene.at("app.conf"))? == "newer\n");
+    Ok(())
+}

@@ -1,0 +1,180 @@
+//! Identity is the inode, not the string: no other name of a declared file hides a change.
+
+use std::{fs, path::PathBuf, process::Command};
+
+use anyhow::{Result, ensure};
+use drift_tests::{
+    agent::{Agent, has_probes, tool},
+    scene::{HEAL_AT_ONCE, Scene, file},
+};
+
+/// Starts an agent on one file, drifts it in some way, and waits for the kernel's word of it and the heal.
+#[track_caller]
+fn check(test: &str, drift: impl FnOnce(&Scene) -> Result<u32>) -> Result<()> {
+    if !has_probes(test) {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
+    let agent = Agent::start(&scene, &[])?;
+    let app = scene.at("app.conf");
+    let pid = drift(&scene)?;
+    let detected = agent.event(0, "config.drift.detected", &app)?;
+    ensure!(detected["cause"] == "kernel", "{detected}");
+    ensure!(detected["actor"]["pid"] == pid, "not by {pid}: {detected}");
+    agent.event(0, "config.drift.healed", &app)?;
+    ensure!(fs::read_to_string(&app)? == "declared\n");
+    Ok(())
+}
+
+fn append(path: &std::path::Path) -> Result<u32> {
+    tool("sh", &["-c", &format!("echo evil >> {}", path.display())])
+}
+
+#[test]
+fn a_write_through_a_symbolic_link_is_seen() -> Result<()> {
+    check("a_write_through_a_symbolic_link_is_seen", |scene| {
+        let link = scene.elsewhere().join("link");
+        std::os::unix::fs::symlink(scene.at("app.conf"), &link)?;
+        append(&link)
+    })
+}
+
+#[test]
+fn a_write_through_a_hard_link_elsewhere_is_seen() -> Result<()> {
+    // B021, B022.
+    check("a_write_through_a_hard_link_elsewhere_is_seen", |scene| {
+        let link = scene.elsewhere().join("hard");
+        fs::hard_link(scene.at("app.conf"), &link)?;
+        append(&link)
+    })
+}
+
+/// A bind mount that is taken away again.
+struct Bind(PathBuf);
+
+impl Drop for Bind {
+    fn drop(&mut self) {
+        // A mount that stays would fail the test below; there is nobody to tell here.
+        let _status = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_write_through_a_bind_mount_is_seen() -> Result<()> {
+    // B026.
+    check("a_write_through_a_bind_mount_is_seen", |scene| {
+        let place = scene.elsewhere().join("bound");
+        fs::create_dir(&place)?;
+        tool(
+            "mount",
+            &[
+                "--bind",
+                &scene.tree().display().to_string(),
+                &place.display().to_string(),
+            ],
+        )?;
+        let bind = Bind(place);
+        append(&bind.0.join("app.conf"))
+    })
+}
+
+#[test]
+fn a_write_from_another_mount_namespace_is_seen() -> Result<()> {
+    check("a_write_from_another_mount_namespace_is_seen", |scene| {
+        let script = format!(
+            "mount --bind {tree} {other} && exec sh -c 'echo evil >> {other}/app.conf'",
+            tree = scene.tree().display(),
+            other = scene.elsewhere().display()
+        );
+        // `unshare` and both shells are one process after another in the same number.
+        tool("unshare", &["-m", "sh", "-c", &script])
+    })
+}
+
+#[test]
+fn a_file_of_the_same_name_in_another_mount_namespace_is_no_drift() -> Result<()> {
+    // B030: a tmpfs over the directory, in a namespace of its own.
+    if !has_probes("a_file_of_the_same_name_in_another_mount_namespace_is_no_drift") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
+    let agent = Agent::start(&scene, &[])?;
+    let tree = scene.tree().display().to_string();
+    let script = format!("mount -t tmpfs none {tree} && echo evil > {tree}/app.conf");
+    tool("unshare", &["-m", "sh", "-c", &script])?;
+    // A change that is one comes after it, and is the first to be told.
+    append(&scene.at("app.conf"))?;
+    agent.event(0, "config.drift.healed", &scene.at("app.conf"))?;
+    let detected = agent
+        .since(0)
+        .iter()
+        .filter(|record| record["event"] == "config.drift.detected")
+        .count();
+    ensure!(detected == 1, "{}", agent.all());
+    Ok(())
+}
+
+#[test]
+fn a_change_of_mode_through_a_link_is_seen() -> Result<()> {
+    // The call names a path that nobody declared.
+    if !has_probes("a_change_of_mode_through_a_link_is_seen") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let mut declared = file("app.conf", "declared\n");
+    declared.mode = Some("0600");
+    scene.lay_out(std::slice::from_ref(&declared))?;
+    scene.declare("1.0.0", HEAL_AT_ONCE, &[declared])?;
+    let agent = Agent::start(&scene, &[])?;
+    let link = scene.elsewhere().join("link");
+    std::os::unix::fs::symlink(scene.at("app.conf"), &link)?;
+    tool("chmod", &["666", &link.display().to_string()])?;
+    let detected = agent.event(0, "config.drift.detected", &scene.at("app.conf"))?;
+    ensure!(
+        detected["cause"] == "kernel" && detected["drift"] == serde_json::json!(["mode"]),
+        "{detected}"
+    );
+    agent.event(0, "config.drift.healed", &scene.at("app.conf"))?;
+    Ok(())
+}
+
+#[test]
+fn an_inode_number_that_is_used_again_is_not_mistaken_for_the_declared_file() -> Result<()> {
+    // B041: nothing the new owner of the number does is credited to the declared path.
+    if !has_probes("an_inode_number_that_is_used_again_is_not_mistaken_for_the_declared_file") {
+        return Ok(());
+    }
+    use std::os::unix::fs::MetadataExt;
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    // Observing: a heal would take the number for itself.
+    scene.declare("1.0.0", "", &files)?;
+    let agent = Agent::start(&scene, &[])?;
+    let number = fs::metadata(scene.at("app.conf"))?.ino();
+    fs::remove_file(scene.at("app.conf"))?;
+    let stranger = scene.elsewhere().join("stranger");
+    fs::write(&stranger, "x")?;
+    let same = fs::metadata(&stranger)?.ino() == number;
+    let detected = agent.event(0, "config.drift.detected", &scene.at("app.conf"))?;
+    ensure!(
+        detected["drift"] == serde_json::json!(["missing"]),
+        "{detected}"
+    );
+    let mark = agent.mark();
+    append(&stranger)?;
+    fs::write(scene.at("app.conf"), "declared\n")?;
+    agent.event(mark, "config.drift.resolved", &scene.at("app.conf"))?;
+    ensure!(
+        agent.since(mark).len() == 1,
+        "number reused: {same}; {}",
+        agent.all()
+    );
+    Ok(())
+}

@@ -1,0 +1,134 @@
+//! `cargo xtask build`: the kernel programs, then the agent with them inside.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+
+use crate::{
+    setup::{self, Toolchain},
+    step::Step,
+    workspace::{Profile, Workspace},
+};
+
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask build --release   what ships, one binary with all inside: target/release/drift-agent
+  cargo xtask build             the same, built for development: target/debug/drift-agent
+  cargo xtask build --probes    only the kernel programs: target/probes/drift-ebpf
+
+What building the kernel programs needs is found or installed first, as `cargo xtask setup` does.
+A plain `cargo build` works too: it embeds the kernel programs that are there, or gives an agent
+that says it has none.";
+
+/// Build the kernel programs and the agent with them inside.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Optimised, as it ships.
+    #[arg(long)]
+    release: bool,
+    /// Stop after the kernel programs.
+    #[arg(long)]
+    probes: bool,
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let workspace = Workspace::find()?;
+    let toolchain = setup::ensure(&workspace)?;
+    let object = probes(&workspace, &toolchain)?;
+    if args.probes {
+        println!("{}", workspace.shown(&object));
+        return Ok(());
+    }
+    let profile = if args.release {
+        Profile::Release
+    } else {
+        Profile::Dev
+    };
+    let agent = agent(&workspace, profile)?;
+    println!("{}", workspace.shown(&agent));
+    Ok(())
+}
+
+const TARGET: &str = "bpfel-unknown-none";
+
+/// Builds the kernel programs and puts them where the agent's build looks for them.
+pub(crate) fn probes(workspace: &Workspace, toolchain: &Toolchain) -> Result<PathBuf> {
+    // Its own folder: another compiler's files beside the host's would be built anew at every change of hands.
+    let folder = workspace.target.join("probes-build");
+    toolchain
+        .cargo("build the kernel programs")
+        .args(["build", "--package", "drift-ebpf", "--bins", "--release"])
+        .args(["--target", TARGET, "-Z", "build-std=core", "--target-dir"])
+        .arg(&folder)
+        .env("RUSTFLAGS", rustflags(std::env::consts::ARCH))
+        .current_dir(&workspace.root)
+        .hint(
+            "If bpf-linker complains about bitcode, its LLVM is older than the compiler's; if something it needs is missing: \
+             cargo xtask setup",
+        )
+        .run()?;
+    let built = folder.join(TARGET).join("release").join("drift-ebpf");
+    let place = workspace.probes();
+    copy_if_changed(&built, &place)?;
+    Ok(place)
+}
+
+/// As aya-build passes them: the architecture whose registers the programs see, and debug information for the linker to make BTF of.
+fn rustflags(arch: &str) -> String {
+    format!("--cfg=bpf_target_arch=\"{arch}\" -Cdebuginfo=2 -Clink-arg=--btf")
+}
+
+/// Leaves the time of an unchanged copy alone, so that Cargo does not embed it again. Whole or not at all.
+fn copy_if_changed(from: &Path, to: &Path) -> Result<()> {
+    let bytes = fs::read(from).with_context(|| format!("reading {}", from.display()))?;
+    if fs::read(to).is_ok_and(|old| old == bytes) {
+        return Ok(());
+    }
+    let folder = to.parent().context("the copy lies in no folder")?;
+    fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
+    let staged = to.with_extension("new");
+    fs::write(&staged, &bytes).with_context(|| format!("writing {}", staged.display()))?;
+    fs::rename(&staged, to).with_context(|| format!("renaming to {}", to.display()))
+}
+
+/// Builds the agent; it embeds the kernel programs that are there.
+pub(crate) fn agent(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
+    let name = match profile {
+        Profile::Release => "build the agent (release)",
+        Profile::Dev => "build the agent",
+    };
+    let step = Step::cargo(name)
+        .args(["build", "--package", "drift-agent", "--bins"])
+        .env("DRIFT_PROBES", workspace.probes())
+        .current_dir(&workspace.root);
+    match profile {
+        Profile::Release => step.arg("--release"),
+        Profile::Dev => step,
+    }
+    .run()?;
+    Ok(workspace.agent(profile))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unchanged_copy_keeps_its_time() {
+        let folder = tempfile::tempdir().unwrap();
+        let (from, to) = (folder.path().join("a"), folder.path().join("deep/b"));
+        fs::write(&from, "one").unwrap();
+        copy_if_changed(&from, &to).unwrap();
+        let old = std::time::SystemTime::UNIX_EPOCH;
+        fs::File::open(&to).unwrap().set_modified(old).unwrap();
+        copy_if_changed(&from, &to).unwrap();
+        assert_eq!(fs::metadata(&to).unwrap().modified().unwrap(), old);
+        fs::write(&from, "two").unwrap();
+        copy_if_changed(&from, &to).unwrap();
+        assert_eq!(fs::read_to_string(&to).unwrap(), "two");
+    }
+}
