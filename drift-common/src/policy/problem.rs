@@ -21,7 +21,8 @@ const WIDTH: usize = 100;
 ///    = allowed here: activeVersion, mode, guard
 /// ```
 ///
-/// without a new line at the end. Text from the file is escaped; nothing but the position is wider than 100 columns.
+/// without a new line at the end: for the people of this node only, since the line shown may hold a secret. What leaves the node is
+/// [`Problem::one_line`]. Text from the file is escaped; nothing but the position is wider than 100 columns.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub at: Position,
