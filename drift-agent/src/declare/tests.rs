@@ -166,6 +166,10 @@ fn problems_are_counted_by_file() {
     let why = place.load().expect_err("refused");
     let at = place.path("policies/c.yaml");
     assert_eq!(
+        why.plain().to_string(),
+        format!("{}\n1 problem in 1 of 3 files.", why.one_line())
+    );
+    assert_eq!(
         why.one_line().to_string(),
         format!(
             "{}:4:30: unknown field `modde`, did you mean `mode`?",

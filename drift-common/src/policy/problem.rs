@@ -240,6 +240,21 @@ impl Problems {
         all
     }
 
+    /// All that were kept, each as `file:line:column: message`, and how many were not: without the text of files, for logs that may leave the
+    /// node.
+    pub fn lines(&self) -> impl fmt::Display + '_ {
+        fmt::from_fn(|f| {
+            for (index, problem) in self.sorted().into_iter().enumerate() {
+                let end = if index == 0 { "" } else { "\n" };
+                write!(f, "{end}{}", problem.one_line())?;
+            }
+            match self.count - self.kept.len() {
+                0 => Ok(()),
+                more => write!(f, "\nand {more} more"),
+            }
+        })
+    }
+
     /// The first as `file:line:column: message`, and how many more there are.
     pub fn one_line(&self) -> impl fmt::Display + '_ {
         fmt::from_fn(|f| {
