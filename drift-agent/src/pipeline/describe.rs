@@ -6,7 +6,7 @@ use rustix::time::{ClockId, clock_gettime};
 use crate::{
     compare::Drift,
     declare::Declared,
-    observe::{Found, Observed, Stat},
+    observe::{Decoded, Found, Observed, Stat},
     report::{Actor, Cause, Event, FileType, Record, State},
 };
 
@@ -70,6 +70,11 @@ pub fn observed(observed: &Observed) -> State {
     }
 }
 
+/// Whether the newest change of an object came after this doorbell, from another process.
+pub fn is_anothers(slot: &Slot, heard: &Decoded) -> bool {
+    slot.changed_ns > heard.event.time_ns && slot.tgid != heard.event.tgid
+}
+
 impl Pipeline {
     /// A record about a path.
     pub(super) fn about(&self, event: Event, index: usize, cause: Cause) -> Record {
@@ -113,9 +118,7 @@ impl Pipeline {
         };
         record.seen_ns = Some(boot_ns().saturating_sub(heard.event.time_ns));
         // A change that did not ring, because the mark was set already, came from somebody else.
-        let later = slot.is_some_and(|slot| {
-            slot.changed_ns > heard.event.time_ns && slot.tgid != heard.event.tgid
-        });
+        let later = slot.is_some_and(|slot| is_anothers(slot, heard));
         // Whatever rang comes after what it rang for: a file that was changed after that was changed by somebody else.
         // (A writer that is still there rang when it opened the file.)
         let changed_after =
