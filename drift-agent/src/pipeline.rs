@@ -17,7 +17,7 @@ pub use work::remove_leftovers;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
-    io,
+    io::{self, IsTerminal},
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -176,7 +176,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         register: None,
         paths: Vec::new(),
         writing: BTreeSet::new(),
-        identify: Identify::default(),
+        identify: Identify::new(),
         timers: Timers::default(),
         urgent: VecDeque::new(),
         patient: VecDeque::new(),
@@ -295,7 +295,12 @@ impl Pipeline {
     }
 
     fn say_rejected(&mut self, rejected: &Rejected) -> Result<(), PipelineError> {
-        eprintln!("{rejected}");
+        // A line of a policy may hold a secret: it is shown to who sits there, never to a log.
+        if io::stderr().is_terminal() {
+            eprintln!("{rejected}");
+        } else {
+            eprintln!("{}", rejected.plain());
+        }
         let mut record = Record::new(Event::PolicyRejected);
         record.reason = Some(rejected.reason());
         record.message = Some(format!(

@@ -6,6 +6,7 @@ use std::{
     fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    time::{Duration, Instant},
 };
 
 use drift_common::abi::Event;
@@ -18,14 +19,32 @@ const TICKS: u64 = 100;
 /// Cgroup directories remembered by number.
 const MOST_CGROUPS: usize = 4096;
 
+/// The tree is searched no more often than this.
+const WALK_PAUSE: Duration = Duration::from_secs(10);
+
 /// Turns doorbells into actors. What only a living process can tell (its executable, its cgroup) is asked at once and left out where it is too late.
 #[derive(Debug, Default)]
 pub struct Identify {
     /// Inode number of a cgroup v2 directory -> its path from the hierarchy's root.
     cgroups: HashMap<u64, String>,
+    /// When the tree was last searched.
+    walked: Option<Instant>,
 }
 
 impl Identify {
+    /// Knows the cgroups there are now.
+    #[must_use]
+    pub fn new() -> Identify {
+        let mut identify = Identify {
+            walked: Some(Instant::now()),
+            ..Identify::default()
+        };
+        if let Some(root) = cgroup_root() {
+            collect_cgroups(&root, &root, &mut identify.cgroups);
+        }
+        identify
+    }
+
     /// The process behind a doorbell.
     pub fn actor(&mut self, event: &Event) -> Actor {
         let end = event
@@ -41,23 +60,46 @@ impl Identify {
             exe: alive.then(|| executable(event.tgid)).flatten(),
             uid: event.uid,
             gid: event.gid,
-            cgroup: self.cgroup(event.cgroup),
+            cgroup: self.cgroup(event, alive),
         }
     }
 
-    fn cgroup(&mut self, number: u64) -> Option<String> {
+    /// A living process tells its cgroup itself. Of one that has ended the number is left: it is looked for in the tree, which takes some milliseconds and so is
+    /// done rarely.
+    fn cgroup(&mut self, event: &Event, alive: bool) -> Option<String> {
+        let number = event.cgroup;
         if number == 0 {
             return None;
         }
-        if !self.cgroups.contains_key(&number) {
-            if self.cgroups.len() >= MOST_CGROUPS {
-                self.cgroups.clear();
-            }
+        if self.cgroups.len() >= MOST_CGROUPS {
+            self.cgroups.clear();
+        }
+        if let Some(path) = self.cgroups.get(&number) {
+            return Some(path.clone());
+        }
+        if let Some(path) = alive.then(|| own_cgroup(event.tgid)).flatten() {
+            self.cgroups.insert(number, path.clone());
+            return Some(path);
+        }
+        if self
+            .walked
+            .is_none_or(|walked| walked.elapsed() > WALK_PAUSE)
+        {
+            self.walked = Some(Instant::now());
             let root = cgroup_root()?;
             collect_cgroups(&root, &root, &mut self.cgroups);
         }
         self.cgroups.get(&number).cloned()
     }
+}
+
+/// The process's place in the cgroup v2 hierarchy.
+fn own_cgroup(pid: u32) -> Option<String> {
+    let text = fs::read(format!("/proc/{pid}/cgroup")).ok()?;
+    String::from_utf8_lossy(&text)
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .map(str::to_owned)
 }
 
 /// Whether the process with this number is the one that started then: numbers are used again. /proc counts in ticks, so this may err within 10 ms.

@@ -383,7 +383,7 @@ mod tests {
     fn a_file_that_does_not_end_has_a_verdict() {
         // Says size 0 and gives data: only its end tells.
         assert!(matches!(
-            look(Path::new("/proc/self/maps")).found,
+            look(&PathBuf::from(format!("/proc/{}/maps", std::process::id()))).found,
             Found::File(Some(_)) | Found::Unstable
         ));
     }

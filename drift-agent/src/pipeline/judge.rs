@@ -67,21 +67,22 @@ impl Pipeline {
         looked: &Looked,
         ears: &mut Option<Ears>,
     ) -> Result<(), PipelineError> {
-        if looked.overtaken {
-            // The doorbell that says so is in the ring by now.
-            self.drain(ears)?;
-        }
+        // What has rung since the look began may have been in time to be seen.
+        self.drain(ears)?;
         let now = Instant::now();
         let state = &mut self.paths[index];
-        let Some(why) = state.busy.take() else {
+        let Some(mut why) = state.busy.take() else {
             return Ok(());
         };
-        if looked.overtaken && state.overtaken < MOST_OVERTAKEN {
+        let rung = state
+            .why
+            .as_ref()
+            .is_some_and(|later| later.heard.is_some());
+        if let Some(later) = state.why.take_if(|_| rung) {
+            why = why.join(later);
+        }
+        if (looked.overtaken || rung) && state.overtaken < MOST_OVERTAKEN {
             state.overtaken += 1;
-            let why = match state.why.take() {
-                Some(later) => why.join(later),
-                None => why,
-            };
             state.why = Some(why);
             // While somebody writes, the timer that his doorbell has set brings the look.
             if self.timers.get(Timer::Path(index)).is_none() {
@@ -179,7 +180,7 @@ impl Pipeline {
             state.drift = Some(ongoing);
             let mut record = self.about(Event::DriftDetected, index, why.cause);
             self.sides(&mut record, index, drifts, &looked.observed);
-            self.who(&mut record, why, looked.slot.as_ref());
+            self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
             if unseen > 1 && why.heard.is_some() {
                 record.message = Some(format!(
                     "{unseen} changes until it was read: this is what they came to"
@@ -193,7 +194,7 @@ impl Pipeline {
     fn resolved(&mut self, index: usize, why: &Why, looked: &Looked) -> Result<(), PipelineError> {
         let mut record = self.about(Event::DriftResolved, index, why.cause);
         self.sides(&mut record, index, &[], &looked.observed);
-        self.who(&mut record, why, looked.slot.as_ref());
+        self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
         Ok(self.reporter.report(&record)?)
     }
 
@@ -205,7 +206,7 @@ impl Pipeline {
     ) -> Result<(), PipelineError> {
         let mut record = self.about(Event::Touched, index, why.cause);
         self.sides(&mut record, index, &[], &looked.observed);
-        self.who(&mut record, why, looked.slot.as_ref());
+        self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
         Ok(self.reporter.report(&record)?)
     }
 
@@ -243,11 +244,7 @@ impl Pipeline {
                 )
             }
             Verdict::Go => {
-                let why = state
-                    .why
-                    .take()
-                    .unwrap_or_else(|| Why::without_doorbell(drift.cause, ""));
-                state.busy = Some(why);
+                state.busy = Some(Why::without_doorbell(drift.cause, ""));
                 self.timers.clear(Timer::Path(index));
                 self.urgent.push_front(Job::Heal(index, action));
                 Ok(())

@@ -117,7 +117,16 @@ impl Pipeline {
         let host = Arc::clone(&self.host);
         let register = self.register.clone();
         let generation = self.generation;
-        let stat = self.paths[index].stat;
+        let state = &mut self.paths[index];
+        let stat = state.stat;
+        if let Job::Look(_) = job {
+            state.queued = false;
+            // A heal has come in between: the reason waits for its end.
+            if state.busy.is_some() {
+                return;
+            }
+            state.busy = state.why.take();
+        }
         self.run(move || match job {
             Job::Look(_) => Done::Look {
                 generation,
