@@ -91,6 +91,14 @@ impl Pipeline {
             return Ok(());
         }
         let drifts = compare::file(&self.snapshot.files[index], &looked.observed);
+        let open = state.settle.found_open(looked.observed.writers, now);
+        if let Some(at) = open.filter(|_| !drifts.is_empty()) {
+            // His close, or his end, brings the look sooner.
+            self.writing.insert(index);
+            state.why.get_or_insert(why);
+            self.timers.set_no_later(Timer::Path(index), at);
+            return Ok(());
+        }
         if let Some(at) = coming_back(&drifts, &why, now) {
             state.why.get_or_insert(why);
             self.timers.set_no_later(Timer::Path(index), at);
