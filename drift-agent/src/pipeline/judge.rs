@@ -112,9 +112,10 @@ impl Pipeline {
             return Ok(());
         }
         state.overtaken = 0;
+        let first_look = !state.looked;
         self.verdict(index, &why, &drifts, looked)?;
         self.after_look(index, now);
-        if let Some(first) = &mut self.first {
+        if let Some(first) = self.first.as_mut().filter(|_| first_look) {
             *first = first.saturating_sub(1);
         }
         self.answered(index, !drifts.is_empty())
@@ -189,11 +190,16 @@ impl Pipeline {
             let mut record = self.about(Event::DriftDetected, index, why.cause);
             self.sides(&mut record, index, drifts, &looked.observed);
             self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
+            let mut notes = Vec::new();
             if unseen > 1 && why.heard.is_some() {
-                record.message = Some(format!(
+                notes.push(format!(
                     "{unseen} changes until it was read: this is what they came to"
                 ));
             }
+            if self.snapshot.files[index].policy.mode == Mode::Observe {
+                notes.push("watching only".to_owned());
+            }
+            record.message = (!notes.is_empty()).then(|| notes.join("; "));
             self.reporter.report(&record)?;
         }
         self.decide(index)
