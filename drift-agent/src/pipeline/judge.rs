@@ -24,6 +24,9 @@ use super::{
 const MOST_OVERTAKEN: u32 = 8;
 /// Between looks at a file that no two reads agree on.
 const UNSTABLE_PAUSE: Duration = Duration::from_millis(20);
+/// How long a close may take, and between looks meanwhile.
+const CLOSING: Duration = Duration::from_millis(20);
+const CLOSING_PAUSE: Duration = Duration::from_millis(1);
 /// A heal that failed is tried again after this, then twice as long each time.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(300);
@@ -95,6 +98,11 @@ impl Pipeline {
         if let Some(at) = open.filter(|_| !drifts.is_empty()) {
             // His close, or his end, brings the look sooner.
             self.writing.insert(index);
+            let at = if is_closing(&why) {
+                now + CLOSING_PAUSE
+            } else {
+                at
+            };
             state.why.get_or_insert(why);
             self.timers.set_no_later(Timer::Path(index), at);
             return Ok(());
@@ -387,6 +395,15 @@ impl Pipeline {
         record.message = Some(message);
         Some(record)
     }
+}
+
+/// A close rings while it begins: for a moment the file is still counted as open.
+fn is_closing(why: &Why) -> bool {
+    why.heard.as_ref().is_some_and(|heard| {
+        heard.kind == Kind::Close
+            && heard.event.writers == 0
+            && boot_ns().saturating_sub(heard.event.time_ns) < CLOSING.as_nanos() as u64
+    })
 }
 
 /// A name that has just gone may come back: the other half of a save.
