@@ -14,7 +14,9 @@ mod resolve;
 
 pub use basis::Basis;
 pub use changed::Changes;
-pub use drift_common::policy::{Backoff, Mode, Position};
+pub use drift_common::policy::{
+    Backoff, Compare, FinalNewline, Mode, Position, Redact, Severity, without_final_newline,
+};
 pub use rejected::Rejected;
 
 use std::{
@@ -22,7 +24,7 @@ use std::{
     sync::Arc,
 };
 
-use drift_common::policy::{self, Problems};
+use drift_common::policy::{self, MAX_SIZE, Problems};
 
 /// A policy's part of the snapshot that is the same for all its files.
 #[derive(Debug, PartialEq, Eq)]
@@ -33,20 +35,56 @@ pub struct ActivePolicy {
     pub backoff: Backoff,
 }
 
-/// What the active versions say about one path: one regular file with exactly this content.
+/// What the active versions say about one path.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Absolute, without `.`, `..`, empty components or a trailing slash. Any bytes but NUL.
     pub path: PathBuf,
     pub policy: Arc<ActivePolicy>,
-    pub content: Arc<[u8]>,
-    /// BLAKE3 of `content`.
-    pub digest: blake3::Hash,
+    pub target: Target,
     /// Permission bits with setuid, setgid and sticky (07777). `None`: left alone.
     pub mode: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
+    /// What to do when it drifts.
+    pub on_drift: Mode,
+    pub severity: Severity,
     pub at: Position,
+}
+
+/// What must be at a path.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Target {
+    File(Content),
+}
+
+/// What a file must hold.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Content {
+    pub bytes: Arc<[u8]>,
+    /// BLAKE3 of `bytes`.
+    pub digest: blake3::Hash,
+    /// BLAKE3 of `bytes` without their final line end, where that does not count.
+    pub body: Option<blake3::Hash>,
+    /// Bytes; a file with more is not read, and not as declared.
+    pub max_size: u64,
+    pub compare: Compare,
+    pub redact: Redact,
+}
+
+impl Content {
+    /// These bytes and nothing else.
+    #[must_use]
+    pub fn exact(bytes: Arc<[u8]>) -> Self {
+        Self {
+            digest: blake3::hash(&bytes),
+            bytes,
+            body: None,
+            max_size: MAX_SIZE,
+            compare: Compare::Exact,
+            redact: Redact::default(),
+        }
+    }
 }
 
 /// Everything this node must have now. Never changed: a new declaration is a new snapshot, swapped whole.
@@ -120,5 +158,7 @@ fn attempt(host_root: &Path, mode: Option<Mode>, basis: &mut Basis) -> Result<Sn
         })
 }
 
+#[cfg(test)]
+pub(crate) mod sample;
 #[cfg(test)]
 mod tests;

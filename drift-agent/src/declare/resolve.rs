@@ -2,10 +2,13 @@
 
 use std::{path::Path, sync::Arc};
 
-use drift_common::policy::{Content, FileSpec, Lineage, Mode, Principal, Problems, Spanned};
+use drift_common::policy::{
+    Content as Said, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode, Principal, Problems, Spanned,
+    without_final_newline,
+};
 
 use super::{
-    ActivePolicy, Basis, Declared, Snapshot,
+    ActivePolicy, Basis, Content, Declared, Snapshot, Target,
     accounts::{Accounts, GROUPS, USERS},
     content::{Bytes, Contents},
     folder::Folder,
@@ -47,7 +50,7 @@ impl<'a> Resolve<'a> {
                 backoff: lineage.policy.guard.backoff,
             });
             for file in &version.files {
-                let declared = self.file(file, &policy);
+                let declared = self.file(file, &policy, mode);
                 snapshot.files.extend(declared.map(Arc::new));
             }
             snapshot.policies.push(policy);
@@ -56,41 +59,76 @@ impl<'a> Resolve<'a> {
         snapshot
     }
 
-    fn file(&mut self, file: &FileSpec, policy: &Arc<ActivePolicy>) -> Option<Declared> {
+    fn file(
+        &mut self,
+        file: &FileSpec,
+        policy: &Arc<ActivePolicy>,
+        asked: Option<Mode>,
+    ) -> Option<Declared> {
+        // Nobody acts on `after_heal` yet: validation refuses it.
         let FileSpec {
             path,
             content,
             mode,
             owner,
             group,
+            on_drift,
+            severity,
+            redact,
+            max_size,
+            final_newline,
+            compare,
+            after_heal: _,
         } = file;
         // All of them, so that all problems are said.
         let bytes = self.content(content);
         let uid = id(&mut self.users, owner, self.basis, self.problems);
         let gid = id(&mut self.groups, group, self.basis, self.problems);
-        let (content, digest) = bytes?;
+        let (bytes, digest) = bytes?;
+        if let Some(most) = max_size
+            && bytes.len() as u64 > most.value
+        {
+            let message = format!("the content is larger than this: {} bytes", bytes.len());
+            let problem = most.at.problem(message).help("raise it, or remove it");
+            self.problems.push(problem);
+            return None;
+        }
+        let body = (*final_newline == FinalNewline::Ignore)
+            .then(|| blake3::hash(without_final_newline(&bytes)));
         Some(Declared {
             path: path.value.clone(),
             policy: policy.clone(),
-            content,
-            digest,
+            target: Target::File(Content {
+                bytes,
+                digest,
+                body,
+                max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
+                compare: compare.value.clone(),
+                redact: *redact,
+            }),
             mode: *mode,
             uid: uid?,
             gid: gid?,
+            // The command line counts more than the file, the file more than its policy.
+            on_drift: asked.or(*on_drift).unwrap_or(policy.mode),
+            severity: *severity,
             at: path.at.position(),
         })
     }
 
-    fn content(&mut self, content: &Spanned<Content>) -> Option<Bytes> {
-        match &content.value {
-            Content::Inline(text) => Some((text.clone().into(), blake3::hash(text.as_bytes()))),
-            Content::File(path) => match self.contents.get(path, self.basis) {
-                Ok(bytes) => Some(bytes),
-                Err(why) => {
-                    self.problems.push(content.at.problem(why));
-                    None
-                }
-            },
+    fn content(&mut self, content: &Spanned<Said>) -> Option<Bytes> {
+        let bytes = match &content.value {
+            Said::Inline(text) => Ok((text.clone().into(), blake3::hash(text.as_bytes()))),
+            Said::Packed(packed) => self.contents.unpacked(packed),
+            Said::File(path) => self.contents.get(path, self.basis),
+            Said::Blob(digest) => self.contents.blob(digest, self.basis),
+        };
+        match bytes {
+            Ok(bytes) => Some(bytes),
+            Err(why) => {
+                self.problems.push(content.at.problem(why));
+                None
+            }
         }
     }
 }

@@ -19,7 +19,10 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{declare::Declared, observe::Stat};
+use crate::{
+    declare::{Content, Declared},
+    observe::Stat,
+};
 
 use super::execute::{HealError, Healed, directory_for_writing, parent_and_name};
 use crate::observe::Host;
@@ -38,13 +41,18 @@ pub fn temporary_name(path: &Path) -> OsString {
 }
 
 /// Puts a file as declared in place of whatever stands there. `like`: the regular file that is replaced; what is not declared stays as it was there.
-pub fn replace(host: &Host, declared: &Declared, like: Option<&Stat>) -> Result<Healed, HealError> {
+pub fn replace(
+    host: &Host,
+    declared: &Declared,
+    content: &Content,
+    like: Option<&Stat>,
+) -> Result<Healed, HealError> {
     let mut healed = Healed::default();
     let (parent, name) = parent_and_name(&declared.path)?;
     let dir = directory_for_writing(host, parent, &mut healed.notes)?;
     let temporary = temporary_name(&declared.path);
     let (mut file, named) = new_file(&dir, &temporary)?;
-    let result = fill(&mut file, &dir, &name, declared, like)
+    let result = fill(&mut file, &dir, &name, declared, content, like)
         .and_then(|()| put_in_place(&file, &dir, &temporary, &name, named));
     if result.is_err() {
         // The first error is the one to tell. What could not be removed is removed at the next heal, or at the next start.
@@ -86,6 +94,7 @@ fn fill(
     dir: &OwnedFd,
     name: &OsString,
     declared: &Declared,
+    content: &Content,
     like: Option<&Stat>,
 ) -> Result<(), HealError> {
     let io = |step| {
@@ -94,7 +103,7 @@ fn fill(
             None => HealError::Io { step, source },
         }
     };
-    file.write_all(&declared.content).map_err(io("write"))?;
+    file.write_all(&content.bytes).map_err(io("write"))?;
     let uid = declared.uid.or(like.map(|stat| stat.uid)).unwrap_or(0);
     let gid = declared.gid.or(like.map(|stat| stat.gid)).unwrap_or(0);
     let mode = declared
@@ -122,7 +131,7 @@ fn fill(
             Err(error) => return Err(io("read back")(error)),
         }
     }
-    if hasher.finalize() != declared.digest {
+    if hasher.finalize() != content.digest {
         return Err(HealError::ReadBack);
     }
     fsync(&*file).map_err(HealError::at("sync the file"))

@@ -5,7 +5,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     compare::Drift,
-    declare::Declared,
+    declare::{Declared, Target},
     observe::{Found, Observed},
     report::{Actor, Cause, Event, FileType, Record, State},
 };
@@ -20,10 +20,11 @@ pub fn boot_ns() -> u64 {
 
 /// The declared side.
 pub fn declared(declared: &Declared) -> State {
+    let Target::File(content) = &declared.target;
     State {
         file_type: Some(FileType::File),
-        digest: Some(declared.digest),
-        size: Some(declared.content.len() as u64),
+        digest: Some(content.digest),
+        size: Some(content.bytes.len() as u64),
         mode: declared.mode,
         uid: declared.uid,
         gid: declared.gid,
@@ -66,6 +67,7 @@ impl Pipeline {
         record.version = Some(file.policy.version.clone());
         record.path = Some(file.path.clone());
         record.cause = Some(cause);
+        record.severity = Some(file.severity);
         record
     }
 

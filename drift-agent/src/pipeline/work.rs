@@ -63,7 +63,7 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
     let Some(register) = register else {
         return Looked {
             began_ns,
-            observed: observe(host, &declared.path, None, &mut |_| {}),
+            observed: observe(host, declared, None, &mut |_| {}),
             overtaken: false,
             slot: None,
         };
@@ -74,11 +74,11 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
         log::warn!("a dirty mark cannot be set back: {error}");
     }
     let mut again = false;
-    let mut observed = observe(host, &declared.path, Some(watch), &mut |known| {
+    let mut observed = observe(host, declared, Some(watch), &mut |known| {
         again |= register.seen(host, slot, &declared.path, known);
     });
     if again {
-        observed = observe(host, &declared.path, Some(watch), &mut |known| {
+        observed = observe(host, declared, Some(watch), &mut |known| {
             register.seen(host, slot, &declared.path, known);
         });
     }

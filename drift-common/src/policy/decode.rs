@@ -97,14 +97,31 @@ impl<'n> Cursor<'n> {
     }
 }
 
+/// Bytes that the packed contents of one file may come to.
+const MAX_UNPACKED: u64 = 64 << 20;
+
 pub(super) struct Decoder<'s> {
     source: &'s Arc<Source>,
     problems: &'s mut Problems,
+    room: u64,
 }
 
 impl<'s> Decoder<'s> {
     pub(super) fn new(source: &'s Arc<Source>, problems: &'s mut Problems) -> Self {
-        Self { source, problems }
+        Self {
+            source,
+            problems,
+            room: MAX_UNPACKED,
+        }
+    }
+
+    /// Bytes that may still be unpacked of this file.
+    pub(super) fn room(&self) -> u64 {
+        self.room
+    }
+
+    pub(super) fn take_room(&mut self, bytes: u64) {
+        self.room = self.room.saturating_sub(bytes);
     }
 
     /// How many problems there were so far.
@@ -172,6 +189,14 @@ impl<'s> Decoder<'s> {
                 self.expected(cursor, "a text", "put it in quotes")
             }
             _ => self.expected(cursor, "a text", ""),
+        }
+    }
+
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, cursor: Cursor<'_>) -> Option<bool> {
+        match cursor.scalar() {
+            Some((_, Value::Bool(flag))) => Some(flag),
+            _ => self.expected(cursor, "`true` or `false`", ""),
         }
     }
 
@@ -292,7 +317,10 @@ impl<'n> Fields<'n> {
             .iter()
             .filter(|entry| names.contains(&&*entry.key));
         let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-        let quoted = quoted.join(" or ");
+        let quoted = match quoted.split_last() {
+            Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+            _ => quoted.concat(),
+        };
         match (given.next(), given.next()) {
             (Some(_), None) => true,
             (Some(_), Some(second)) => {

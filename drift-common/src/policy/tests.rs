@@ -2,7 +2,9 @@
 
 mod bounds;
 mod conflicts;
+mod contents;
 mod display;
+mod expected;
 mod malformed;
 mod properties;
 mod sound;
