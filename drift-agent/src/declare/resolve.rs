@@ -3,12 +3,12 @@
 use std::{path::Path, sync::Arc};
 
 use drift_common::policy::{
-    Content as Said, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode, Principal, Problems, Spanned,
-    without_final_newline,
+    Content as Said, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode, PolicyVersion, Principal,
+    Problems, Spanned, without_final_newline,
 };
 
 use super::{
-    ActivePolicy, Basis, Content, Declared, Snapshot, Target,
+    ActivePolicy, Basis, Content, Declared, Identified, Identity, Snapshot, Target,
     accounts::{Accounts, GROUPS, USERS},
     content::{Bytes, Contents},
     folder::Folder,
@@ -43,14 +43,18 @@ impl<'a> Resolve<'a> {
         let mut snapshot = Snapshot::default();
         for lineage in lineages {
             let version = lineage.active();
+            let contents = self.contents(version);
+            // Without one of the contents there is a problem, and no snapshot to be named.
+            let digest = digests(&contents).map(|contents| version.digest(&contents));
             let policy = Arc::new(ActivePolicy {
                 name: lineage.policy.name.value.clone(),
                 version: version.version.value.to_string(),
+                digest: digest.unwrap_or_else(|| blake3::hash(b"")),
                 mode: mode.unwrap_or(lineage.policy.mode),
                 backoff: lineage.policy.guard.backoff,
             });
-            for file in &version.files {
-                let declared = self.file(file, &policy, mode);
+            for (file, content) in version.files.iter().zip(contents) {
+                let declared = self.file(file, content, &policy, mode);
                 snapshot.files.extend(declared.map(Arc::new));
             }
             snapshot.policies.push(policy);
@@ -59,16 +63,40 @@ impl<'a> Resolve<'a> {
         snapshot
     }
 
+    /// What each version is. Where a content is missing there is a problem.
+    pub(super) fn identities(&mut self, lineages: Vec<Lineage>) -> Vec<Identified> {
+        let mut identified = Vec::with_capacity(lineages.len());
+        for lineage in lineages {
+            let mut versions = Vec::with_capacity(lineage.versions.len());
+            for version in &lineage.versions {
+                let contents = digests(&self.contents(version));
+                versions.extend(contents.map(|contents| Identity {
+                    digest: version.digest(&contents),
+                    contents,
+                }));
+            }
+            identified.push(Identified { lineage, versions });
+        }
+        identified
+    }
+
+    /// The contents of a version's files, in their order; `None` for one that has a problem.
+    fn contents(&mut self, version: &PolicyVersion) -> Vec<Option<Bytes>> {
+        let files = version.files.iter();
+        files.map(|file| self.content(&file.content)).collect()
+    }
+
     fn file(
         &mut self,
         file: &FileSpec,
+        bytes: Option<Bytes>,
         policy: &Arc<ActivePolicy>,
         asked: Option<Mode>,
     ) -> Option<Declared> {
         // Nobody acts on `after_heal` yet: validation refuses it.
         let FileSpec {
             path,
-            content,
+            content: _,
             mode,
             owner,
             group,
@@ -81,7 +109,6 @@ impl<'a> Resolve<'a> {
             after_heal: _,
         } = file;
         // All of them, so that all problems are said.
-        let bytes = self.content(content);
         let uid = id(&mut self.users, owner, self.basis, self.problems);
         let gid = id(&mut self.groups, group, self.basis, self.problems);
         let (bytes, digest) = bytes?;
@@ -131,6 +158,14 @@ impl<'a> Resolve<'a> {
             }
         }
     }
+}
+
+/// The digests of contents that are all there.
+fn digests(contents: &[Option<Bytes>]) -> Option<Vec<blake3::Hash>> {
+    let digests = contents
+        .iter()
+        .map(|content| content.as_ref().map(|content| content.1));
+    digests.collect()
 }
 
 /// The id, if there is a principal; `None` where it has a problem.

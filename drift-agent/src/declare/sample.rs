@@ -15,6 +15,7 @@ pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
         policy: Arc::new(ActivePolicy {
             name: "p".into(),
             version: "1.0.0".into(),
+            digest: blake3::hash(b""),
             mode: Mode::Heal,
             backoff: Backoff {
                 first: Duration::ZERO,

@@ -113,6 +113,7 @@ fn a_folder_becomes_a_snapshot() {
         ActivePolicy {
             name: "web".into(),
             version: "1.2.0".into(),
+            digest: policy.digest,
             mode: Mode::Heal,
             backoff: Backoff {
                 first: Duration::from_secs(2),

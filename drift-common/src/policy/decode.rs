@@ -7,6 +7,7 @@ use std::{fmt, sync::Arc};
 
 use super::{
     problem::{Problem, Problems},
+    shape::Shape,
     source::{Place, Source, Spanned},
     suggest,
     tree::{Entry, Kind, Node, Span, Value},
@@ -242,6 +243,19 @@ impl<'s> Decoder<'s> {
         Some(all)
     }
 
+    /// The fields of a mapping that the language's description has.
+    pub(super) fn shaped<'n>(
+        &mut self,
+        cursor: Cursor<'n>,
+        shape: &'static Shape,
+    ) -> Option<Fields<'n>> {
+        let fields = self.fields(cursor, shape.what)?;
+        Some(Fields {
+            shape: Some(shape),
+            ..fields
+        })
+    }
+
     /// The fields of a mapping; `what` it is, with its article.
     pub(super) fn fields<'n>(&mut self, cursor: Cursor<'n>, what: &str) -> Option<Fields<'n>> {
         let Kind::Map(entries) = &cursor.node.kind else {
@@ -250,6 +264,7 @@ impl<'s> Decoder<'s> {
         Some(Fields {
             cursor,
             entries,
+            shape: None,
             known: Vec::new(),
             ignored: Vec::new(),
             missing: Vec::new(),
@@ -261,6 +276,7 @@ impl<'s> Decoder<'s> {
 pub(super) struct Fields<'n> {
     cursor: Cursor<'n>,
     entries: &'n [Entry],
+    shape: Option<&'static Shape>,
     known: Vec<&'static str>,
     ignored: Vec<&'static str>,
     missing: Vec<&'static str>,
@@ -269,6 +285,15 @@ pub(super) struct Fields<'n> {
 impl<'n> Fields<'n> {
     fn find(&self, name: &str) -> Option<&'n Entry> {
         self.entries.iter().find(|entry| &*entry.key == name)
+    }
+
+    /// Whether a field is there is as the description says: a mistake of this program, not of a policy.
+    fn agrees(&self, name: &str, required: bool) -> bool {
+        let described = |shape: &Shape| {
+            let mut fields = shape.fields.iter();
+            fields.any(|field| field.name == name && field.required == required)
+        };
+        self.shape.is_none_or(described)
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -290,11 +315,8 @@ impl<'n> Fields<'n> {
         name: &'static str,
         value: impl FnOnce(&mut Decoder<'_>, Cursor<'_>) -> Option<T>,
     ) -> Option<T> {
-        self.known.push(name);
-        let node = &self.find(name)?.value;
-        let way = Way::Field(&self.cursor.way, name);
-        let private = self.cursor.private;
-        value(decoder, Cursor { node, way, private })
+        debug_assert!(self.agrees(name, false), "{name}");
+        self.field(decoder, name, value)
     }
 
     /// The field `name`, decoded by `value`. That it is missing is said by [`Fields::end`].
@@ -304,10 +326,24 @@ impl<'n> Fields<'n> {
         name: &'static str,
         value: impl FnOnce(&mut Decoder<'_>, Cursor<'_>) -> Option<T>,
     ) -> Option<T> {
+        debug_assert!(self.agrees(name, true), "{name}");
         if !self.has(name) {
             self.missing.push(name);
         }
-        self.optional(decoder, name, value)
+        self.field(decoder, name, value)
+    }
+
+    fn field<T>(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        name: &'static str,
+        value: impl FnOnce(&mut Decoder<'_>, Cursor<'_>) -> Option<T>,
+    ) -> Option<T> {
+        self.known.push(name);
+        let node = &self.find(name)?.value;
+        let way = Way::Field(&self.cursor.way, name);
+        let private = self.cursor.private;
+        value(decoder, Cursor { node, way, private })
     }
 
     /// Exactly one of `names` must be there; whether that is so. Asking for each is left to the caller.

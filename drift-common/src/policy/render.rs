@@ -2,6 +2,8 @@
 
 mod flow;
 
+pub(super) use flow::after_heal;
+
 use std::{
     fmt::{self, Write},
     os::unix::ffi::OsStrExt,

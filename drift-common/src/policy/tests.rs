@@ -5,6 +5,7 @@ mod conflicts;
 mod contents;
 mod display;
 mod expected;
+mod identity;
 mod malformed;
 mod properties;
 mod sound;

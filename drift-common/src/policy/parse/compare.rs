@@ -5,6 +5,7 @@ use crate::{
     policy::{
         compare::{Absence, Compare, Equal, Format, Keys, Rules},
         decode::{Cursor, Decoder},
+        shape,
         source::Spanned,
         tree::Value,
     },
@@ -15,7 +16,7 @@ pub(super) fn compare(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<S
         let word = decoder.word(cursor, "comparison", &[("exact", ())]);
         return word.map(|()| decoder.spanned(cursor, Compare::Exact));
     }
-    let mut fields = decoder.fields(cursor, "`exact` or a mapping with a format")?;
+    let mut fields = decoder.shaped(cursor, &shape::COMPARE)?;
     let format = fields.required(decoder, "format", |decoder, format| {
         decoder.word(format, "format", &Format::ALL)
     });
@@ -51,7 +52,7 @@ pub(super) fn compare(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<S
 }
 
 fn equal(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<(String, Equal)> {
-    let mut fields = decoder.fields(cursor, "a mapping with at and as")?;
+    let mut fields = decoder.shaped(cursor, &shape::EQUAL)?;
     let at = fields.required(decoder, "at", pointer);
     let equal = fields.required(decoder, "as", |decoder, equal| {
         decoder.word(equal, "rule", &Equal::ALL)

@@ -6,7 +6,7 @@ use super::version::fit;
 use crate::policy::{
     content::{Content, Encoding, MAX_CONTENT, Packed},
     decode::{Cursor, Decoder},
-    path,
+    path, shape,
     source::Spanned,
     tree::Value,
 };
@@ -14,7 +14,7 @@ use crate::policy::{
 const FIELDS: [&str; 6] = ["inline", "base64", "gzip", "dataUrl", "file", "digest"];
 
 pub(super) fn content(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spanned<Content>> {
-    let mut fields = decoder.fields(cursor, "a mapping with `inline` or `file`")?;
+    let mut fields = decoder.shaped(cursor, &shape::CONTENT)?;
     let one = fields.one_of(decoder, &FIELDS);
     let mut content = fields.optional(decoder, "inline", |decoder, inline| {
         if let Some((_, Value::Null)) = inline.scalar() {

@@ -8,6 +8,7 @@ use crate::{
     policy::{
         decode::{Cursor, Decoder},
         reload::{AfterHeal, Signal, Whom},
+        shape,
         source::Spanned,
     },
 };
@@ -23,7 +24,7 @@ pub(super) fn after_heal(
 }
 
 fn action(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spanned<AfterHeal>> {
-    let mut fields = decoder.fields(cursor, "a mapping with signal, reload, restart or command")?;
+    let mut fields = decoder.shaped(cursor, &shape::AFTER_HEAL)?;
     let one = fields.one_of(decoder, &["signal", "reload", "restart", "command"]);
     let signal = fields.optional(decoder, "signal", |decoder, signal| {
         decoder.word(signal, "signal", &Signal::ALL)

@@ -8,12 +8,13 @@ use crate::{
     policy::{
         decode::{Cursor, Decoder},
         requirement::{Dependency, Environment, Variable},
+        shape,
         source::Spanned,
     },
 };
 
 pub(super) fn environment(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Environment> {
-    let mut fields = decoder.fields(cursor, "a mapping with process and variables")?;
+    let mut fields = decoder.shaped(cursor, &shape::ENVIRONMENT)?;
     let process = fields.required(decoder, "process", absolute);
     let variables = fields.required(decoder, "variables", |decoder, variables| {
         decoder.list(variables, variable)
@@ -26,7 +27,7 @@ pub(super) fn environment(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Opti
 }
 
 fn variable(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Variable> {
-    let mut fields = decoder.fields(cursor, "a mapping with name and value")?;
+    let mut fields = decoder.shaped(cursor, &shape::VARIABLE)?;
     let name = fields.required(decoder, "name", variable_name);
     let one = fields.one_of(decoder, &["value", "absent"]);
     let value = fields.optional(decoder, "value", |decoder, value| {
@@ -59,7 +60,7 @@ fn variable_name(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spanne
 }
 
 pub(super) fn dependency(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Dependency> {
-    let mut fields = decoder.fields(cursor, "a mapping with policy and version")?;
+    let mut fields = decoder.shaped(cursor, &shape::DEPENDENCY)?;
     let policy = fields.required(decoder, "policy", scalar::name);
     let version = fields.required(decoder, "version", |decoder, version| {
         let text = scalar::raw(decoder, version, "a range of versions", RANGE)?;

@@ -18,6 +18,7 @@ use crate::{
         decode::{Cursor, Decoder, Fields},
         expect::MAX_SIZE,
         path::{self, Unfit},
+        shape,
         source::Spanned,
     },
 };
@@ -51,7 +52,7 @@ impl Spec {
 }
 
 pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec> {
-    let mut fields = decoder.fields(cursor, "a mapping with policy, version and files")?;
+    let mut fields = decoder.shaped(cursor, &shape::VERSION_SPEC)?;
     let policy = fields.required(decoder, "policy", scalar::name);
     let version = fields.required(decoder, "version", scalar::version);
     let files = fields.optional(decoder, "files", |decoder, files| decoder.list(files, file));
@@ -72,7 +73,7 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
 }
 
 fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
-    let mut fields = decoder.fields(cursor, "a mapping with path and content")?;
+    let mut fields = decoder.shaped(cursor, &shape::FILE)?;
     let path = declared_path(decoder, &mut fields);
     let content = fields.required(decoder, "content", |decoder, cursor| {
         content::content(decoder, cursor.private())

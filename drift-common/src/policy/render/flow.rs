@@ -57,7 +57,7 @@ pub(super) fn compare(compare: &Compare) -> String {
     map(fields)
 }
 
-pub(super) fn after_heal(action: &AfterHeal) -> String {
+pub(in crate::policy) fn after_heal(action: &AfterHeal) -> String {
     match action {
         AfterHeal::Signal { signal, to } => map([
             ("signal", word(&Signal::ALL, signal).to_owned()),
