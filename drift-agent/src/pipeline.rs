@@ -366,16 +366,14 @@ impl Pipeline {
         self.losses.forget();
         self.say_activated(&old)?;
         let cause = if first { Cause::Start } else { Cause::Policy };
-        if first {
-            self.first = Some(self.paths.len());
+        // Policies that change during the first scan make it longer, or shorter.
+        if self.first.is_some() {
+            self.first = Some(self.paths.iter().filter(|state| !state.looked).count());
         }
         for index in 0..self.paths.len() {
             self.look(index, cause, true);
         }
-        if self.paths.is_empty() {
-            self.ready()?;
-        }
-        Ok(())
+        self.ready()
     }
 
     /// The kernel tables are too small for what is declared now: load the programs anew.

@@ -89,12 +89,13 @@ fn every_way_an_ordinary_tool_drifts_a_file_is_seen_attributed_and_healed() -> R
         tool("mv", &[&app, &scene.elsewhere().join("away")])
     })?;
     drifts(&agent, &app, "type", || tool("ln", &["-sf", &bait, &name]))?;
-    drifts(&agent, &app, "type", || {
-        tool("sh", &["-c", &format!("rm {name}; exec mkfifo {name}")])
-    })?;
-    drifts(&agent, &app, "type", || {
-        tool("sh", &["-c", &format!("rm {name}; exec mkdir {name}")])
-    })?;
+    // One process, so that nobody heals between its two calls.
+    for make in ["mkfifo", "mkdir"] {
+        drifts(&agent, &app, "type", || {
+            let script = format!("import os; os.unlink('{name}'); os.{make}('{name}')");
+            tool("python3", &["-c", &script])
+        })?;
+    }
     drifts(&agent, &limits, "missing", || {
         tool("rm", &["-r", &scene.at("sub").display().to_string()])
     })?;

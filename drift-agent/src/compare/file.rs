@@ -76,6 +76,7 @@ mod tests {
                 },
             }),
             known: Known::default(),
+            writers: 0,
         }
     }
 

@@ -14,9 +14,10 @@ use std::{
 use rustix::{
     fs::{
         AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr,
-        flistxattr, fsetxattr, fsync, linkat, openat, openat2, renameat, unlinkat,
+        flistxattr, fsetxattr, fstat, fsync, linkat, openat, openat2, renameat, unlinkat,
     },
     io::Errno,
+    process::geteuid,
 };
 
 use crate::{
@@ -104,14 +105,11 @@ fn fill(
         }
     };
     file.write_all(&content.bytes).map_err(io("write"))?;
-    let uid = declared.uid.or(like.map(|stat| stat.uid)).unwrap_or(0);
-    let gid = declared.gid.or(like.map(|stat| stat.gid)).unwrap_or(0);
     let mode = declared
         .mode
         .or(like.map(|stat| stat.mode))
         .unwrap_or(DEFAULT_MODE);
-    fchown(&*file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
-        .map_err(HealError::at("set the owner"))?;
+    set_owner(file, declared, like)?;
     fchmod(&*file, Mode::from_raw_mode(mode)).map_err(HealError::at("set the mode"))?;
     if like.is_some() {
         copy_attributes(dir, name, file.as_fd())?;
@@ -135,6 +133,21 @@ fn fill(
         return Err(HealError::ReadBack);
     }
     fsync(&*file).map_err(HealError::at("sync the file"))
+}
+
+/// The declared owner, else that of the file that is replaced, else root; an agent that is not root itself leaves what nobody said as it is. Asked for only where it
+/// is not so already: who may not give files away can still heal their content.
+fn set_owner(file: &File, declared: &Declared, like: Option<&Stat>) -> Result<(), HealError> {
+    let now = fstat(file).map_err(HealError::at("look at the new file"))?;
+    let root = geteuid().is_root().then_some(0);
+    let uid = declared.uid.or(like.map(|stat| stat.uid)).or(root);
+    let gid = declared.gid.or(like.map(|stat| stat.gid)).or(root);
+    let uid = uid.filter(|uid| *uid != now.st_uid).map(Uid::from_raw);
+    let gid = gid.filter(|gid| *gid != now.st_gid).map(Gid::from_raw);
+    if uid.is_none() && gid.is_none() {
+        return Ok(());
+    }
+    fchown(file, uid, gid).map_err(HealError::at("set the owner"))
 }
 
 /// Extended attributes that nobody declared stay: labels, access lists, capabilities, the users' own.

@@ -121,6 +121,8 @@ pub struct Observed {
     pub stat: Option<Stat>,
     /// The kernel's name of the file and of its directory, where probes tell it.
     pub known: Known,
+    /// How many had the file open for writing, where probes tell it.
+    pub writers: u32,
 }
 
 /// The inodes under which the kernel half knows a path.
@@ -157,6 +159,7 @@ fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_
         body: None,
         stat: None,
         known: Known::default(),
+        writers: 0,
     };
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         // The root directory: validation refuses it as a file's path.
@@ -171,7 +174,7 @@ fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_
             return observed;
         }
     };
-    observed.known.parent = watch.and_then(Watch::learned);
+    observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
     let Target::File(Content { max_size, .. }) = &declared.target;
     match read(parent.as_fd(), name, *max_size, watch, &mut observed, rekey) {
         Ok(found) => observed.found = found,
@@ -237,7 +240,10 @@ fn read(
             };
         }
     };
-    observed.known.file = watch.and_then(Watch::learned);
+    if let Some(learned) = watch.and_then(Watch::learned) {
+        observed.known.file = Some(learned.key);
+        observed.writers = learned.writers;
+    }
     rekey(&observed.known);
     let before = stat_of(file.as_fd())?;
     observed.stat = Some(before);
