@@ -12,7 +12,7 @@ use rustix::{
 use thiserror::Error;
 
 use crate::{
-    declare::Declared,
+    declare::{Declared, Target},
     observe::{Host, Stat},
     report::FileType,
 };
@@ -101,7 +101,8 @@ pub fn execute(
         Action::Replace => {
             // Something that is no regular file has no attributes worth keeping.
             let like = observed.filter(|stat| stat.file_type == FileType::File);
-            replace::replace(host, declared, like)
+            let Target::File(content) = &declared.target;
+            replace::replace(host, declared, content, like)
         }
     }
 }

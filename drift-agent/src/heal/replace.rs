@@ -20,7 +20,10 @@ use rustix::{
     process::geteuid,
 };
 
-use crate::{declare::Declared, observe::Stat};
+use crate::{
+    declare::{Content, Declared},
+    observe::Stat,
+};
 
 use super::execute::{HealError, Healed, directory_for_writing, parent_and_name, set_owner};
 use crate::observe::Host;
@@ -39,13 +42,18 @@ pub fn temporary_name(path: &Path) -> OsString {
 }
 
 /// Puts a file as declared in place of whatever stands there. `like`: the regular file that is replaced; what is not declared stays as it was there.
-pub fn replace(host: &Host, declared: &Declared, like: Option<&Stat>) -> Result<Healed, HealError> {
+pub fn replace(
+    host: &Host,
+    declared: &Declared,
+    content: &Content,
+    like: Option<&Stat>,
+) -> Result<Healed, HealError> {
     let mut healed = Healed::default();
     let (parent, name) = parent_and_name(&declared.path)?;
     let dir = directory_for_writing(host, parent, &mut healed.notes)?;
     let temporary = temporary_name(&declared.path);
     let (mut file, named) = new_file(&dir, &temporary)?;
-    let result = fill(&mut file, &dir, &name, declared, like)
+    let result = fill(&mut file, &dir, &name, declared, content, like)
         .and_then(|()| put_in_place(&file, &dir, &temporary, &name, named));
     if result.is_err() {
         // The first error is the one to tell. What could not be removed is removed at the next heal, or at the next start.
@@ -87,6 +95,7 @@ fn fill(
     dir: &OwnedFd,
     name: &OsString,
     declared: &Declared,
+    content: &Content,
     like: Option<&Stat>,
 ) -> Result<(), HealError> {
     let io = |step| {
@@ -95,7 +104,7 @@ fn fill(
             None => HealError::Io { step, source },
         }
     };
-    file.write_all(&declared.content).map_err(io("write"))?;
+    file.write_all(&content.bytes).map_err(io("write"))?;
     let mode = declared
         .mode
         .or(like.map(|stat| stat.mode))
@@ -124,7 +133,7 @@ fn fill(
             Err(error) => return Err(io("read back")(error)),
         }
     }
-    if hasher.finalize() != declared.digest {
+    if hasher.finalize() != content.digest {
         return Err(HealError::ReadBack);
     }
     fsync(&*file).map_err(HealError::at("sync the file"))
