@@ -1,5 +1,7 @@
 //! The command line: one file per subcommand.
 
+mod format;
+mod policy;
 mod run;
 
 use std::process::ExitCode;
@@ -19,11 +21,14 @@ Examples:
   sudo drift-agent run --policies policies
       watch what the policies declare, and say what drifts, live
   sudo drift-agent run --policies policies --mode heal -o jsonl
-      put the declared state back too, and say so in JSON, one record a line";
+      put the declared state back too, and say so in JSON, one record a line
+  drift-agent policy validate --policies policies
+      say all that is wrong with policies, on any machine";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
+    Policy(policy::Policy),
 }
 
 /// Parses the arguments and runs the command. Errors are one sentence on standard error and a non-zero status.
@@ -33,10 +38,11 @@ pub fn main() -> ExitCode {
         .format_timestamp_millis()
         .init();
     let result = match Cli::parse().command {
-        Command::Run(run) => run.run(),
+        Command::Run(run) => run.run().map(|()| ExitCode::SUCCESS),
+        Command::Policy(policy) => policy.run(),
     };
     match result {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(status) => status,
         Err(error) => {
             // The last cause says what is wrong, the first what was being done.
             eprintln!("{error:#}");

@@ -14,39 +14,81 @@ mod resolve;
 
 pub use basis::Basis;
 pub use changed::Changes;
-pub use drift_common::policy::{Backoff, Mode, Position};
+pub use drift_common::policy::{
+    Backoff, Compare, FinalNewline, Mode, Position, Redact, Severity, without_final_newline,
+};
 pub use rejected::Rejected;
+
+use self::{folder::Folder, resolve::Resolve};
 
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use drift_common::policy::{self, Problems};
+use drift_common::policy::{self, Lineage, MAX_SIZE, Problems};
 
 /// A policy's part of the snapshot that is the same for all its files.
 #[derive(Debug, PartialEq, Eq)]
 pub struct ActivePolicy {
     pub name: String,
     pub version: String,
+    /// What the version is: see `PolicyVersion::digest`. A version that has another digest than before is another version under its name.
+    pub digest: blake3::Hash,
     pub mode: Mode,
     pub backoff: Backoff,
 }
 
-/// What the active versions say about one path: one regular file with exactly this content.
+/// What the active versions say about one path.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Absolute, without `.`, `..`, empty components or a trailing slash. Any bytes but NUL.
     pub path: PathBuf,
     pub policy: Arc<ActivePolicy>,
-    pub content: Arc<[u8]>,
-    /// BLAKE3 of `content`.
-    pub digest: blake3::Hash,
+    pub target: Target,
     /// Permission bits with setuid, setgid and sticky (07777). `None`: left alone.
     pub mode: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
+    /// What to do when it drifts.
+    pub on_drift: Mode,
+    pub severity: Severity,
     pub at: Position,
+}
+
+/// What must be at a path.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Target {
+    File(Content),
+}
+
+/// What a file must hold.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Content {
+    pub bytes: Arc<[u8]>,
+    /// BLAKE3 of `bytes`.
+    pub digest: blake3::Hash,
+    /// BLAKE3 of `bytes` without their final line end, where that does not count.
+    pub body: Option<blake3::Hash>,
+    /// Bytes; a file with more is not read, and not as declared.
+    pub max_size: u64,
+    pub compare: Compare,
+    pub redact: Redact,
+}
+
+impl Content {
+    /// These bytes and nothing else.
+    #[must_use]
+    pub fn exact(bytes: Arc<[u8]>) -> Self {
+        Self {
+            digest: blake3::hash(&bytes),
+            bytes,
+            body: None,
+            max_size: MAX_SIZE,
+            compare: Compare::Exact,
+            redact: Redact::default(),
+        }
+    }
 }
 
 /// Everything this node must have now. Never changed: a new declaration is a new snapshot, swapped whole.
@@ -78,10 +120,54 @@ pub fn look(
     host_root: &Path,
     mode: Option<Mode>,
 ) -> (Result<Snapshot, Rejected>, Basis) {
+    settled(folder, |basis| {
+        attempt(basis, |folder, lineages, basis, problems| {
+            Resolve::new(folder, host_root, basis, problems).snapshot(&lineages, mode)
+        })
+    })
+}
+
+/// A policy with all its versions, and what each of them is.
+#[derive(Debug)]
+pub struct Identified {
+    pub lineage: Lineage,
+    /// For each version of the lineage, in its order.
+    pub versions: Vec<Identity>,
+}
+
+/// What a version is.
+#[derive(Debug)]
+pub struct Identity {
+    /// Of each of its files' contents, in their order.
+    pub contents: Vec<blake3::Hash>,
+    /// See `PolicyVersion::digest`.
+    pub digest: blake3::Hash,
+}
+
+/// All policies in `folder` with all their versions: what can be said of them on any machine. Users and groups are not looked up.
+///
+/// Blocks on the file system.
+///
+/// # Errors
+/// As [`load`]; here a content of a version that is not active must be there too.
+pub fn identify(folder: &Path) -> Result<Vec<Identified>, Rejected> {
+    let identified = settled(folder, |basis| {
+        attempt(basis, |folder, lineages, basis, problems| {
+            Resolve::new(folder, Path::new("/"), basis, problems).identities(lineages)
+        })
+    });
+    identified.0
+}
+
+/// What `attempt` gives for files that did not change meanwhile.
+fn settled<T>(
+    folder: &Path,
+    attempt: impl Fn(&mut Basis) -> Result<T, Rejected>,
+) -> (Result<T, Rejected>, Basis) {
     let mut attempts = ATTEMPTS;
     loop {
         let mut basis = Basis::new(folder);
-        let outcome = attempt(host_root, mode, &mut basis);
+        let outcome = attempt(&mut basis);
         // Half of one state and half of another is neither: files are written one after the other, and a mounted ConfigMap is swapped
         // between two of our reads.
         if basis.holds() {
@@ -95,7 +181,11 @@ pub fn look(
     }
 }
 
-fn attempt(host_root: &Path, mode: Option<Mode>, basis: &mut Basis) -> Result<Snapshot, Rejected> {
+/// Reads the folder's policies, and makes of them what `resolve` does.
+fn attempt<T>(
+    basis: &mut Basis,
+    resolve: impl FnOnce(&Folder, Vec<Lineage>, &mut Basis, &mut Problems) -> T,
+) -> Result<T, Rejected> {
     let mut problems = Problems::default();
     let folder = folder::read(basis, &mut problems)?;
     let mut documents = Vec::new();
@@ -110,9 +200,8 @@ fn attempt(host_root: &Path, mode: Option<Mode>, basis: &mut Basis) -> Result<Sn
     }
     policy::validate(documents, &mut problems)
         .and_then(|lineages| {
-            let mut resolve = resolve::Resolve::new(&folder, host_root, basis, &mut problems);
-            let snapshot = resolve.snapshot(&lineages, mode);
-            problems.is_empty().then_some(snapshot)
+            let made = resolve(&folder, lineages, basis, &mut problems);
+            problems.is_empty().then_some(made)
         })
         .ok_or(Rejected::Invalid {
             problems,
@@ -120,5 +209,7 @@ fn attempt(host_root: &Path, mode: Option<Mode>, basis: &mut Basis) -> Result<Sn
         })
 }
 
+#[cfg(test)]
+pub(crate) mod sample;
 #[cfg(test)]
 mod tests;

@@ -12,7 +12,7 @@
 //!   version: 1.2.0                     # semantic version
 //!   files:
 //!     - path: /etc/app/app.conf        # or pathBytes: its base64, where it is not UTF-8
-//!       content: {inline: "listen = 80\n"}   # exactly these bytes; or {file: blobs/app.conf}, relative to this policy file
+//!       content: {inline: "listen = 80\n"}   # exactly these bytes; or base64, gzip, dataUrl, file (relative to this policy file), digest
 //!       mode: "0644"                   # optional, as are owner and group (name or id): undeclared is left alone
 //!       owner: root
 //!       group: root
@@ -36,26 +36,42 @@
 //! * `metadata` may hold what Kubernetes adds to it, and `status` may be there; both are ignored, so that `kubectl get -o yaml` gives a
 //!   policy file, and so does its `kind: List`.
 
+mod compare;
+mod content;
 mod decode;
+mod digest;
+mod expect;
 mod guard;
 mod parse;
 mod path;
 mod problem;
+mod reload;
 mod render;
+mod requirement;
+mod schema;
+mod shape;
 mod source;
 mod suggest;
 mod tree;
+mod unsupported;
 mod validate;
 mod version;
 
+pub use compare::{Absence, Compare, Equal, Format, Keys, Rules};
+pub use content::{Content, Encoding, MAX_CONTENT, Packed, Unpack};
+pub use digest::canonical;
+pub use expect::{FinalNewline, MAX_SIZE, Redact, Severity, without_final_newline};
 pub use guard::{Backoff, Guard, Mode};
 pub use parse::{API_VERSION, parse};
 pub use problem::{Problem, Problems};
+pub use reload::{AfterHeal, Signal, Whom};
 pub use render::render;
+pub use requirement::{Dependency, Environment, Variable};
+pub use schema::schema;
 pub use source::{MAX_FILE, Place, Position, Source, Spanned};
 pub use suggest::closest;
 pub use validate::{Lineage, validate};
-pub use version::{Content, FileSpec, PolicyVersion, Principal};
+pub use version::{FileSpec, PolicyVersion, Principal};
 
 use semver::Version;
 

@@ -27,6 +27,19 @@ pub fn program() -> PathBuf {
     env::var_os("DRIFT_AGENT").map_or_else(|| PathBuf::from("drift-agent"), PathBuf::from)
 }
 
+/// Whether there is an agent to run; where not, the test is skipped with the reason.
+#[must_use]
+pub fn is_built(test: &str) -> bool {
+    let built = env::var_os("DRIFT_AGENT").is_some();
+    if !built {
+        skip(
+            test,
+            "DRIFT_AGENT is not set: run the tests with `cargo xtask test`",
+        );
+    }
+    built
+}
+
 /// Whether kernel probes can run here; where not, the test is skipped with the reason.
 #[must_use]
 pub fn has_probes(test: &str) -> bool {

@@ -91,6 +91,20 @@ impl Scene {
         Ok(())
     }
 
+    /// Writes policy "p" with these lines for the PolicyVersion's `spec` (indented by two); `TREE` in them is where declared files stand.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn declare_spec(&self, version: &str, policy_spec: &str, spec: &str) -> Result<()> {
+        let text = self.policy(version, policy_spec, &[]);
+        let text = text.trim_end().trim_end_matches("files:").to_owned() + spec.trim_start();
+        let text = text.replace("TREE", &self.tree().display().to_string());
+        let aside = self.root().join("policy.new");
+        fs::write(&aside, text)?;
+        fs::rename(aside, self.policies().join("policy.yaml"))?;
+        Ok(())
+    }
+
     /// The policy's text.
     #[must_use]
     pub fn policy(&self, version: &str, policy_spec: &str, files: &[Declared]) -> String {

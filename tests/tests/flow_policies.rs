@@ -4,9 +4,8 @@ use std::{fs, process::Command};
 
 use anyhow::{Result, ensure};
 use drift_tests::{
-    agent::{Agent, has_probes, program},
+    agent::{Agent, has_probes, is_built, program},
     scene::{DEFAULT, HEAL_AT_ONCE, Scene, file},
-    skip::skip,
 };
 
 /// Runs the agent on a scene until it ends by itself: status and standard error.
@@ -23,17 +22,6 @@ fn refused(scene: &Scene, arguments: &[&str]) -> Result<(bool, String)> {
         output.status.success(),
         String::from_utf8_lossy(&output.stderr).into_owned(),
     ))
-}
-
-fn is_built(test: &str) -> bool {
-    let built = std::env::var_os("DRIFT_AGENT").is_some();
-    if !built {
-        skip(
-            test,
-            "DRIFT_AGENT is not set: run the tests with `cargo xtask test`",
-        );
-    }
-    built
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use crate::{
     compare::Drift,
-    declare::Declared,
+    declare::{Declared, Target},
     observe::{Found, Observed},
 };
 
@@ -19,8 +19,10 @@ pub fn file(declared: &Declared, observed: &Observed) -> Vec<Drift> {
         Found::File(digest) => digest,
     };
     let mut drifts = Vec::new();
-    // A file too large to be read is larger than anything that can be declared.
-    if *digest != Some(declared.digest) {
+    let Target::File(content) = &declared.target;
+    // A file too large to be read is larger than what is declared.
+    if *digest != Some(content.digest) && !(content.body.is_some() && content.body == observed.body)
+    {
         drifts.push(Drift::Content);
     }
     if let Some(stat) = &observed.stat {
@@ -37,44 +39,28 @@ pub fn file(declared: &Declared, observed: &Observed) -> Vec<Drift> {
 
 #[cfg(test)]
 mod tests {
-    use std::{io::ErrorKind, path::Path, sync::Arc, time::Duration};
+    use std::io::ErrorKind;
 
     use super::*;
     use crate::{
-        declare::{ActivePolicy, Backoff, Mode, Position},
+        declare::{Content, sample, without_final_newline},
         observe::{Known, Stat, Times},
         report::FileType,
     };
 
     fn declared(mode: Option<u32>, uid: Option<u32>, gid: Option<u32>) -> Declared {
         Declared {
-            path: "/etc/f".into(),
-            policy: Arc::new(ActivePolicy {
-                name: "p".into(),
-                version: "1.0.0".into(),
-                mode: Mode::Heal,
-                backoff: Backoff {
-                    first: Duration::ZERO,
-                    factor: 1,
-                    cap: Duration::ZERO,
-                },
-            }),
-            content: Arc::from(&b"x"[..]),
-            digest: blake3::hash(b"x"),
             mode,
             uid,
             gid,
-            at: Position {
-                file: Arc::from(Path::new("p.yaml")),
-                line: 1,
-                column: 1,
-            },
+            ..sample::declared("/etc/f", sample::file(b"x"))
         }
     }
 
     fn look(found: Found, mode: u32, uid: u32, gid: u32) -> Observed {
         Observed {
             found,
+            body: None,
             stat: Some(Stat {
                 file_type: FileType::File,
                 mode,
@@ -148,5 +134,39 @@ mod tests {
             );
             assert!(drifts.is_sorted());
         }
+    }
+
+    #[test]
+    fn a_final_line_end_counts_unless_it_is_said_not_to() {
+        #[track_caller]
+        fn check(said: &str, there: &str, ignored: bool, expected: &[Drift]) {
+            let mut content = Content::exact(std::sync::Arc::from(said.as_bytes()));
+            let body = |text: &str| blake3::hash(without_final_newline(text.as_bytes()));
+            content.body = ignored.then(|| body(said));
+            let declared = sample::declared("/etc/f", Target::File(content));
+            let mut observed = look(
+                Found::File(Some(blake3::hash(there.as_bytes()))),
+                0o644,
+                0,
+                0,
+            );
+            observed.body = Some(body(there));
+            assert_eq!(file(&declared, &observed), expected, "{said:?} {there:?}");
+        }
+        for (there, exact, ignored) in [
+            ("x", true, true),
+            ("x\n", false, true),
+            ("x\r\n", false, true),
+            ("x\n\n", false, false),
+            ("x ", false, false),
+            ("", false, false),
+        ] {
+            let kinds = |same: bool| if same { &[][..] } else { &[Drift::Content][..] };
+            check("x", there, false, kinds(exact));
+            check("x", there, true, kinds(ignored));
+        }
+        check("x\n", "x", true, &[]);
+        check("", "\n", true, &[]);
+        check("", "x", true, &[Drift::Content]);
     }
 }

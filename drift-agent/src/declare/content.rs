@@ -1,4 +1,4 @@
-//! Contents that are files of their own, beside the policies.
+//! Contents that are files of their own, beside the policies, and ones that are packed.
 
 use std::{
     collections::HashMap,
@@ -8,7 +8,10 @@ use std::{
     sync::Arc,
 };
 
-use drift_common::escape;
+use drift_common::{
+    escape,
+    policy::{MAX_CONTENT, Packed},
+};
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{Mode, OFlags, ResolveFlags, openat2},
@@ -17,9 +20,7 @@ use rustix::{
 
 use super::Basis;
 
-/// Bytes of one content, at most.
-const MAX_CONTENT: u64 = 16 << 20;
-/// Bytes of all contents that are files, at most: they stay in memory.
+/// Bytes of all contents that are no texts of the policies themselves, at most: they stay in memory.
 const MAX_ALL: u64 = 256 << 20;
 
 /// The bytes of a file, and their BLAKE3 digest.
@@ -54,6 +55,34 @@ impl<'f> Contents<'f> {
             .and_then(|file| self.bytes(file, path));
         self.read.insert(path.to_owned(), bytes.clone());
         bytes
+    }
+
+    /// The content that has this digest: the file of that name in the folder `blobs` beside the policies. (Where the agent keeps a store of
+    /// blobs, it is asked here.)
+    ///
+    /// # Errors
+    /// As [`Contents::get`], and where the file holds something else.
+    pub(super) fn blob(
+        &mut self,
+        digest: &blake3::Hash,
+        basis: &mut Basis,
+    ) -> Result<Bytes, String> {
+        let path = Path::new("blobs").join(&*digest.to_hex());
+        let bytes = self.get(&path, basis)?;
+        if bytes.1 != *digest {
+            let shown = escape::path_name(&path);
+            return Err(format!("{shown} does not hold what its name says"));
+        }
+        Ok(bytes)
+    }
+
+    /// What a text in a policy stands for.
+    ///
+    /// # Errors
+    /// All contents are too large. (That it can be unpacked was seen when it was parsed.)
+    pub(super) fn unpacked(&mut self, packed: &Packed) -> Result<Bytes, String> {
+        let bytes = packed.unpack(MAX_CONTENT).map_err(|why| why.to_string())?;
+        self.counted(bytes, "this")
     }
 
     fn open(&self, path: &Path, basis: &mut Basis) -> Result<File, String> {
@@ -98,11 +127,15 @@ impl<'f> Contents<'f> {
                 "{shown} is larger than the {most} MiB a content may have"
             ));
         }
-        self.all += size;
+        self.counted(bytes, &shown.to_string())
+    }
+
+    fn counted(&mut self, bytes: Vec<u8>, what: &str) -> Result<Bytes, String> {
+        self.all += bytes.len() as u64;
         if self.all > MAX_ALL {
             let most = MAX_ALL >> 20;
             return Err(format!(
-                "with {shown}, all contents are larger than {most} MiB"
+                "with {what}, all contents are larger than {most} MiB"
             ));
         }
         let digest = blake3::hash(&bytes);

@@ -2,10 +2,13 @@
 
 use std::{path::Path, sync::Arc};
 
-use drift_common::policy::{Content, FileSpec, Lineage, Mode, Principal, Problems, Spanned};
+use drift_common::policy::{
+    Content as Said, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode, PolicyVersion, Principal,
+    Problems, Spanned, without_final_newline,
+};
 
 use super::{
-    ActivePolicy, Basis, Declared, Snapshot,
+    ActivePolicy, Basis, Content, Declared, Identified, Identity, Snapshot, Target,
     accounts::{Accounts, GROUPS, USERS},
     content::{Bytes, Contents},
     folder::Folder,
@@ -40,14 +43,18 @@ impl<'a> Resolve<'a> {
         let mut snapshot = Snapshot::default();
         for lineage in lineages {
             let version = lineage.active();
+            let contents = self.contents(version);
+            // Without one of the contents there is a problem, and no snapshot to be named.
+            let digest = digests(&contents).map(|contents| version.digest(&contents));
             let policy = Arc::new(ActivePolicy {
                 name: lineage.policy.name.value.clone(),
                 version: version.version.value.to_string(),
+                digest: digest.unwrap_or_else(|| blake3::hash(b"")),
                 mode: mode.unwrap_or(lineage.policy.mode),
                 backoff: lineage.policy.guard.backoff,
             });
-            for file in &version.files {
-                let declared = self.file(file, &policy);
+            for (file, content) in version.files.iter().zip(contents) {
+                let declared = self.file(file, content, &policy, mode);
                 snapshot.files.extend(declared.map(Arc::new));
             }
             snapshot.policies.push(policy);
@@ -56,43 +63,109 @@ impl<'a> Resolve<'a> {
         snapshot
     }
 
-    fn file(&mut self, file: &FileSpec, policy: &Arc<ActivePolicy>) -> Option<Declared> {
+    /// What each version is. Where a content is missing there is a problem.
+    pub(super) fn identities(&mut self, lineages: Vec<Lineage>) -> Vec<Identified> {
+        let mut identified = Vec::with_capacity(lineages.len());
+        for lineage in lineages {
+            let mut versions = Vec::with_capacity(lineage.versions.len());
+            for version in &lineage.versions {
+                let contents = digests(&self.contents(version));
+                versions.extend(contents.map(|contents| Identity {
+                    digest: version.digest(&contents),
+                    contents,
+                }));
+            }
+            identified.push(Identified { lineage, versions });
+        }
+        identified
+    }
+
+    /// The contents of a version's files, in their order; `None` for one that has a problem.
+    fn contents(&mut self, version: &PolicyVersion) -> Vec<Option<Bytes>> {
+        let files = version.files.iter();
+        files.map(|file| self.content(&file.content)).collect()
+    }
+
+    fn file(
+        &mut self,
+        file: &FileSpec,
+        bytes: Option<Bytes>,
+        policy: &Arc<ActivePolicy>,
+        asked: Option<Mode>,
+    ) -> Option<Declared> {
+        // Nobody acts on `after_heal` yet: validation refuses it.
         let FileSpec {
             path,
-            content,
+            content: _,
             mode,
             owner,
             group,
+            on_drift,
+            severity,
+            redact,
+            max_size,
+            final_newline,
+            compare,
+            after_heal: _,
         } = file;
         // All of them, so that all problems are said.
-        let bytes = self.content(content);
         let uid = id(&mut self.users, owner, self.basis, self.problems);
         let gid = id(&mut self.groups, group, self.basis, self.problems);
-        let (content, digest) = bytes?;
+        let (bytes, digest) = bytes?;
+        if let Some(most) = max_size
+            && bytes.len() as u64 > most.value
+        {
+            let message = format!("the content is larger than this: {} bytes", bytes.len());
+            let problem = most.at.problem(message).help("raise it, or remove it");
+            self.problems.push(problem);
+            return None;
+        }
+        let body = (*final_newline == FinalNewline::Ignore)
+            .then(|| blake3::hash(without_final_newline(&bytes)));
         Some(Declared {
             path: path.value.clone(),
             policy: policy.clone(),
-            content,
-            digest,
+            target: Target::File(Content {
+                bytes,
+                digest,
+                body,
+                max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
+                compare: compare.value.clone(),
+                redact: *redact,
+            }),
             mode: *mode,
             uid: uid?,
             gid: gid?,
+            // The command line counts more than the file, the file more than its policy.
+            on_drift: asked.or(*on_drift).unwrap_or(policy.mode),
+            severity: *severity,
             at: path.at.position(),
         })
     }
 
-    fn content(&mut self, content: &Spanned<Content>) -> Option<Bytes> {
-        match &content.value {
-            Content::Inline(text) => Some((text.clone().into(), blake3::hash(text.as_bytes()))),
-            Content::File(path) => match self.contents.get(path, self.basis) {
-                Ok(bytes) => Some(bytes),
-                Err(why) => {
-                    self.problems.push(content.at.problem(why));
-                    None
-                }
-            },
+    fn content(&mut self, content: &Spanned<Said>) -> Option<Bytes> {
+        let bytes = match &content.value {
+            Said::Inline(text) => Ok((text.clone().into(), blake3::hash(text.as_bytes()))),
+            Said::Packed(packed) => self.contents.unpacked(packed),
+            Said::File(path) => self.contents.get(path, self.basis),
+            Said::Blob(digest) => self.contents.blob(digest, self.basis),
+        };
+        match bytes {
+            Ok(bytes) => Some(bytes),
+            Err(why) => {
+                self.problems.push(content.at.problem(why));
+                None
+            }
         }
     }
+}
+
+/// The digests of contents that are all there.
+fn digests(contents: &[Option<Bytes>]) -> Option<Vec<blake3::Hash>> {
+    let digests = contents
+        .iter()
+        .map(|content| content.as_ref().map(|content| content.1));
+    digests.collect()
 }
 
 /// The id, if there is a principal; `None` where it has a problem.

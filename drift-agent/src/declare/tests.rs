@@ -1,3 +1,5 @@
+mod contents;
+
 use std::{
     fs,
     os::unix::fs::{FileTypeExt, symlink},
@@ -69,6 +71,12 @@ impl Place {
     }
 }
 
+/// What a file must hold.
+pub(super) fn content(declared: &Declared) -> &Content {
+    let Target::File(content) = &declared.target;
+    content
+}
+
 pub(super) const POLICY: &str = "apiVersion: configdrift.io/v1alpha1\nkind: Policy\nmetadata: {name: web}\nspec: {activeVersion: 1.2.0, mode: heal}\n";
 
 /// A version of the policy `web` with these files.
@@ -105,6 +113,7 @@ fn a_folder_becomes_a_snapshot() {
         ActivePolicy {
             name: "web".into(),
             version: "1.2.0".into(),
+            digest: policy.digest,
             mode: Mode::Heal,
             backoff: Backoff {
                 first: Duration::from_secs(2),
@@ -118,15 +127,16 @@ fn a_folder_becomes_a_snapshot() {
     let [a, b, z] = &files[..] else {
         panic!("three files")
     };
-    assert_eq!(&*a.content, b"\xff\x00a");
-    assert_eq!(a.digest, blake3::hash(b"\xff\x00a"));
+    let [a_content, b_content, z_content] = [a, b, z].map(|file| content(file));
+    assert_eq!(&*a_content.bytes, b"\xff\x00a");
+    assert_eq!(a_content.digest, blake3::hash(b"\xff\x00a"));
     assert_eq!(
         (a.mode, a.uid, a.gid),
         (Some(0o640), Some(1000), Some(1002))
     );
-    assert!(Arc::ptr_eq(&a.content, &b.content), "read once");
+    assert!(Arc::ptr_eq(&a_content.bytes, &b_content.bytes), "read once");
     assert_eq!((b.mode, b.uid, b.gid), (None, Some(7), None));
-    assert_eq!((&*z.content, z.digest), (&b"z"[..], blake3::hash(b"z")));
+    assert_eq!(*z_content, Content::exact(Arc::from(&b"z"[..])));
     let at = place.path("policies/web-1.2.0.yml");
     assert_eq!(a.at.to_string(), format!("{}:10:13", at.display()));
 }
@@ -259,7 +269,7 @@ fn a_mounted_config_map_is_a_policy_folder() {
     place.link("..1", "policies/..data");
     place.link("..data/web.yaml", "policies/web.yaml");
     place.link("..data/a.conf", "policies/a.conf");
-    assert_eq!(&*place.loaded().files[0].content, b"a");
+    assert_eq!(&*content(&place.loaded().files[0]).bytes, b"a");
 }
 
 #[test]
@@ -373,7 +383,7 @@ fn content_that_cannot_be_read() {
         "policies/web.yaml",
         POLICY.to_owned() + "---\n" + &version(file),
     );
-    assert_eq!(&*place.loaded().files[0].content, b"a");
+    assert_eq!(&*content(&place.loaded().files[0]).bytes, b"a");
 }
 
 #[test]
@@ -435,7 +445,7 @@ fn half_of_one_state_and_half_of_another_is_never_taken() {
         while !writer.is_finished() || taken == 0 {
             match place.load() {
                 Ok(snapshot) => {
-                    assert_eq!(snapshot.files[0].content, snapshot.files[1].content);
+                    assert_eq!(snapshot.files[0].target, snapshot.files[1].target);
                     taken += 1;
                 }
                 Err(why) => assert_eq!(why.reason(), "folder-changing", "{why}"),

@@ -13,16 +13,19 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr,
-        flistxattr, fsetxattr, fstat, fsync, linkat, openat, openat2, renameat, unlinkat,
+        AtFlags, CWD, Mode, OFlags, ResolveFlags, XattrFlags, fchmod, fgetxattr, flistxattr,
+        fsetxattr, fsync, linkat, openat, openat2, renameat, unlinkat,
     },
     io::Errno,
     process::geteuid,
 };
 
-use crate::{declare::Declared, observe::Stat};
+use crate::{
+    declare::{Content, Declared},
+    observe::Stat,
+};
 
-use super::execute::{HealError, Healed, directory_for_writing, parent_and_name};
+use super::execute::{HealError, Healed, directory_for_writing, parent_and_name, set_owner};
 use crate::observe::Host;
 
 /// What a missing file gets where nothing is declared.
@@ -39,13 +42,18 @@ pub fn temporary_name(path: &Path) -> OsString {
 }
 
 /// Puts a file as declared in place of whatever stands there. `like`: the regular file that is replaced; what is not declared stays as it was there.
-pub fn replace(host: &Host, declared: &Declared, like: Option<&Stat>) -> Result<Healed, HealError> {
+pub fn replace(
+    host: &Host,
+    declared: &Declared,
+    content: &Content,
+    like: Option<&Stat>,
+) -> Result<Healed, HealError> {
     let mut healed = Healed::default();
     let (parent, name) = parent_and_name(&declared.path)?;
     let dir = directory_for_writing(host, parent, &mut healed.notes)?;
     let temporary = temporary_name(&declared.path);
     let (mut file, named) = new_file(&dir, &temporary)?;
-    let result = fill(&mut file, &dir, &name, declared, like)
+    let result = fill(&mut file, &dir, &name, declared, content, like)
         .and_then(|()| put_in_place(&file, &dir, &temporary, &name, named));
     if result.is_err() {
         // The first error is the one to tell. What could not be removed is removed at the next heal, or at the next start.
@@ -87,6 +95,7 @@ fn fill(
     dir: &OwnedFd,
     name: &OsString,
     declared: &Declared,
+    content: &Content,
     like: Option<&Stat>,
 ) -> Result<(), HealError> {
     let io = |step| {
@@ -95,12 +104,16 @@ fn fill(
             None => HealError::Io { step, source },
         }
     };
-    file.write_all(&declared.content).map_err(io("write"))?;
+    file.write_all(&content.bytes).map_err(io("write"))?;
     let mode = declared
         .mode
         .or(like.map(|stat| stat.mode))
         .unwrap_or(DEFAULT_MODE);
-    set_owner(file, declared, like)?;
+    // An agent that is not root leaves what nobody said as it is.
+    let root = geteuid().is_root().then_some(0);
+    let uid = declared.uid.or(like.map(|stat| stat.uid)).or(root);
+    let gid = declared.gid.or(like.map(|stat| stat.gid)).or(root);
+    set_owner(file.as_fd(), uid, gid)?;
     fchmod(&*file, Mode::from_raw_mode(mode)).map_err(HealError::at("set the mode"))?;
     if like.is_some() {
         copy_attributes(dir, name, file.as_fd())?;
@@ -120,25 +133,10 @@ fn fill(
             Err(error) => return Err(io("read back")(error)),
         }
     }
-    if hasher.finalize() != declared.digest {
+    if hasher.finalize() != content.digest {
         return Err(HealError::ReadBack);
     }
     fsync(&*file).map_err(HealError::at("sync the file"))
-}
-
-/// The declared owner, else that of the file that is replaced, else root; an agent that is not root itself leaves what nobody said as it is. Asked for only where it
-/// is not so already: who may not give files away can still heal their content.
-fn set_owner(file: &File, declared: &Declared, like: Option<&Stat>) -> Result<(), HealError> {
-    let now = fstat(file).map_err(HealError::at("look at the new file"))?;
-    let root = geteuid().is_root().then_some(0);
-    let uid = declared.uid.or(like.map(|stat| stat.uid)).or(root);
-    let gid = declared.gid.or(like.map(|stat| stat.gid)).or(root);
-    let uid = uid.filter(|uid| *uid != now.st_uid).map(Uid::from_raw);
-    let gid = gid.filter(|gid| *gid != now.st_gid).map(Gid::from_raw);
-    if uid.is_none() && gid.is_none() {
-        return Ok(());
-    }
-    fchown(file, uid, gid).map_err(HealError::at("set the owner"))
 }
 
 /// Extended attributes that nobody declared stay: labels, access lists, capabilities, the users' own.

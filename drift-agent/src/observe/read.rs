@@ -1,7 +1,7 @@
 //! The only reader of the host: what stands at a declared path, read once, stably.
 //!
 //! One walk to the parent directory without following links, one open, one read; `statx` before and after must agree. Nothing that stands there can make
-//! it hang or run on: FIFOs and devices are never opened, and a file larger than [`MOST_BYTES`] is not read at all.
+//! it hang or run on: FIFOs and devices are never opened, and a file larger than is declared possible is not read at all.
 
 use std::{
     ffi::OsStr,
@@ -18,10 +18,11 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{probe::Watch, report::FileType};
-
-/// The largest file that is read: four times what can be declared.
-pub const MOST_BYTES: u64 = 64 << 20;
+use crate::{
+    declare::{Content, Declared, Target, without_final_newline},
+    probe::Watch,
+    report::FileType,
+};
 
 /// Reads that may disagree before the verdict is [`Found::Unstable`].
 const TRIES: usize = 4;
@@ -114,6 +115,8 @@ pub enum Found {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
     pub found: Found,
+    /// Digest of a file's content without its final line end.
+    pub body: Option<blake3::Hash>,
     /// Of what stands there itself, not of what a link leads to.
     pub stat: Option<Stat>,
     /// The kernel's name of the file and of its directory, where probes tell it.
@@ -133,20 +136,27 @@ pub struct Known {
 pub type Rekey<'a> = &'a mut dyn FnMut(&Known);
 
 /// Looks at one declared path.
-pub fn observe(host: &Host, path: &Path, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
-    let mut observed = once(host, path, watch, rekey);
+pub fn observe(
+    host: &Host,
+    declared: &Declared,
+    watch: Option<&Watch>,
+    rekey: Rekey<'_>,
+) -> Observed {
+    let mut observed = once(host, declared, watch, rekey);
     for _ in 1..TRIES {
         if observed.found != Found::Unstable {
             break;
         }
-        observed = once(host, path, watch, rekey);
+        observed = once(host, declared, watch, rekey);
     }
     observed
 }
 
-fn once(host: &Host, path: &Path, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
+fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
+    let path = &declared.path;
     let mut observed = Observed {
         found: Found::Absent,
+        body: None,
         stat: None,
         known: Known::default(),
         writers: 0,
@@ -165,7 +175,8 @@ fn once(host: &Host, path: &Path, watch: Option<&Watch>, rekey: Rekey<'_>) -> Ob
         }
     };
     observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
-    match read(parent.as_fd(), name, watch, &mut observed, rekey) {
+    let Target::File(Content { max_size, .. }) = &declared.target;
+    match read(parent.as_fd(), name, *max_size, watch, &mut observed, rekey) {
         Ok(found) => observed.found = found,
         Err(error) => observed.found = failed(&error),
     }
@@ -192,6 +203,7 @@ fn failed(error: &io::Error) -> Found {
 fn read(
     parent: BorrowedFd<'_>,
     name: &OsStr,
+    most: u64,
     watch: Option<&Watch>,
     observed: &mut Observed,
     rekey: Rekey<'_>,
@@ -238,42 +250,64 @@ fn read(
     if before.file_type != FileType::File {
         return Ok(Found::Unstable);
     }
-    if before.size > MOST_BYTES {
+    if before.size > most {
         return Ok(Found::File(None));
     }
-    let digest = hash(&file)?;
+    let digests = hash(&file, most)?;
     let after = stat_of(file.as_fd())?;
     observed.stat = Some(after);
     // The name must still lead to what was read.
     let named = stat_at(parent, name).ok();
     if before != after
-        || digest.is_none()
+        || digests.is_none()
         || named.is_none_or(|named| (named.ino, named.dev) != (after.ino, after.dev))
     {
         return Ok(Found::Unstable);
     }
-    Ok(Found::File(digest))
+    observed.body = digests.map(|digests| digests.body);
+    Ok(Found::File(digests.map(|digests| digests.whole)))
 }
 
-/// BLAKE3 of all that can be read; `None` when it turns out to be longer than [`MOST_BYTES`].
-fn hash(mut file: &File) -> io::Result<Option<blake3::Hash>> {
+/// BLAKE3 of a content.
+#[derive(Clone, Copy, Debug)]
+struct Digests {
+    whole: blake3::Hash,
+    /// Without its final line end.
+    body: blake3::Hash,
+}
+
+/// The digests of all that can be read; `None` when it turns out to be longer than `most`.
+fn hash(mut file: &File, most: u64) -> io::Result<Option<Digests>> {
+    // The last two bytes are held back: they may be a line end.
+    const HELD: usize = 2;
     let mut hasher = blake3::Hasher::new();
-    let mut buffer = [0; 64 << 10];
+    let mut buffer = [0; HELD + (64 << 10)];
+    let mut held = 0;
     let mut read = 0u64;
     loop {
-        match file.read(&mut buffer) {
-            Ok(0) => return Ok(Some(hasher.finalize())),
+        match file.read(&mut buffer[held..]) {
+            Ok(0) => break,
             Ok(length) => {
                 read += length as u64;
-                if read > MOST_BYTES {
+                if read > most {
                     return Ok(None);
                 }
-                hasher.update(&buffer[..length]);
+                let end = held + length;
+                held = end.min(HELD);
+                hasher.update(&buffer[..end - held]);
+                buffer.copy_within(end - held..end, 0);
             }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),
         }
     }
+    let rest = &buffer[..held];
+    let end = |rest: &[u8]| hasher.clone().update(rest).finalize();
+    let (whole, body) = (end(rest), without_final_newline(rest));
+    Ok(Some(Digests {
+        whole,
+        body: if body == rest { whole } else { end(body) },
+    }))
 }
 
 fn stat_at(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<Stat> {
@@ -331,10 +365,15 @@ mod tests {
     use std::{fs, os::unix::fs::symlink, process::Command};
 
     use super::*;
+    use crate::declare::sample;
 
     fn look(path: &Path) -> Observed {
+        look_as(&sample::declared(path, sample::file(b"x")))
+    }
+
+    fn look_as(declared: &Declared) -> Observed {
         let host = Host::new(Path::new("/")).unwrap();
-        observe(&host, path, None, &mut |_| {})
+        observe(&host, declared, None, &mut |_| {})
     }
 
     #[test]
@@ -345,6 +384,38 @@ mod tests {
         let observed = look(&path);
         assert_eq!(observed.found, Found::File(Some(blake3::hash(b"x"))));
         assert_eq!(observed.stat.unwrap().size, 1);
+    }
+
+    #[test]
+    fn a_content_is_hashed_with_and_without_its_final_line_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        let long = |end: &str| "l".repeat(3 * (64 << 10) - 1) + end;
+        for text in ["", "x", "\n", "\r\n", "x\n", "xy\r\n", "x\n\n", "\r"]
+            .map(str::to_owned)
+            .into_iter()
+            .chain(["", "\n", "\r\n", "\n\n"].map(long))
+        {
+            fs::write(&path, &text).unwrap();
+            let observed = look(&path);
+            let whole = blake3::hash(text.as_bytes());
+            let body = blake3::hash(without_final_newline(text.as_bytes()));
+            assert_eq!(observed.found, Found::File(Some(whole)));
+            assert_eq!(observed.body, Some(body), "{} bytes", text.len());
+        }
+    }
+
+    #[test]
+    fn a_file_above_its_bound_is_not_read() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f");
+        fs::write(&path, "12345").unwrap();
+        for (most, digest) in [(5, Some(blake3::hash(b"12345"))), (4, None)] {
+            let mut content = Content::exact(std::sync::Arc::from(&b"x"[..]));
+            content.max_size = most;
+            let observed = look_as(&sample::declared(&path, Target::File(content)));
+            assert_eq!(observed.found, Found::File(digest));
+        }
     }
 
     #[test]

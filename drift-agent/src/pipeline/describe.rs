@@ -5,7 +5,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     compare::Drift,
-    declare::Declared,
+    declare::{Declared, Target},
     observe::{Decoded, Found, Observed, Stat},
     report::{Actor, Cause, Event, FileType, Record, State},
 };
@@ -33,10 +33,11 @@ fn changed_boot_ns(stat: &Stat) -> u64 {
 
 /// The declared side.
 pub fn declared(declared: &Declared) -> State {
+    let Target::File(content) = &declared.target;
     State {
         file_type: Some(FileType::File),
-        digest: Some(declared.digest),
-        size: Some(declared.content.len() as u64),
+        digest: Some(content.digest),
+        size: Some(content.bytes.len() as u64),
         mode: declared.mode,
         uid: declared.uid,
         gid: declared.gid,
@@ -84,6 +85,7 @@ impl Pipeline {
         record.version = Some(file.policy.version.clone());
         record.path = Some(file.path.clone());
         record.cause = Some(cause);
+        record.severity = Some(file.severity);
         record
     }
 

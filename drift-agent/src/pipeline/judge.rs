@@ -234,8 +234,7 @@ impl Pipeline {
 
     /// A path is drifting: heal it, hold back, or leave it, as the policy and the brakes say.
     fn decide(&mut self, index: usize) -> Result<(), PipelineError> {
-        let policy = &self.snapshot.files[index].policy;
-        if policy.mode == Mode::Observe {
+        if self.snapshot.files[index].on_drift == Mode::Observe {
             return Ok(());
         }
         let now = Instant::now();

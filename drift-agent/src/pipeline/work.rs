@@ -59,7 +59,7 @@ pub struct Looked {
 fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared) -> Looked {
     let Some(register) = register else {
         return Looked {
-            observed: observe(host, &declared.path, None, &mut |_| {}),
+            observed: observe(host, declared, None, &mut |_| {}),
             overtaken: false,
             slot: None,
         };
@@ -70,11 +70,11 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
         log::warn!("a dirty mark cannot be set back: {error}");
     }
     let mut again = false;
-    let mut observed = observe(host, &declared.path, Some(watch), &mut |known| {
+    let mut observed = observe(host, declared, Some(watch), &mut |known| {
         again |= register.seen(host, slot, &declared.path, known);
     });
     if again {
-        observed = observe(host, &declared.path, Some(watch), &mut |known| {
+        observed = observe(host, declared, Some(watch), &mut |known| {
             register.seen(host, slot, &declared.path, known);
         });
     }

@@ -9,7 +9,7 @@ use super::{
     escape::{escape, printable},
     record::{Actor, Cause, FileType, Outcome, Record, State},
 };
-use crate::compare::Drift;
+use crate::{compare::Drift, declare::Severity};
 
 /// Names the form; a reader that does not know it must not guess.
 pub const SCHEMA: &str = "configdrift.io/record/v1";
@@ -54,6 +54,8 @@ struct Line<'a> {
     actor_unknown: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     cause: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    severity: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     seen_ns: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,6 +120,7 @@ impl<'a> Line<'a> {
             actor,
             actor_unknown,
             cause: record.cause.map(Cause::name),
+            severity: record.severity.map(Severity::name),
             seen_ns: record.seen_ns,
             outcome: record.outcome.map(Outcome::name),
             reason: record.reason,

@@ -2,7 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use crate::compare::Drift;
+use crate::{compare::Drift, declare::Severity};
 
 /// The closed list of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -234,6 +234,8 @@ pub struct Record {
     /// `Err`: unknown, and why.
     pub actor: Option<Result<Actor, String>>,
     pub cause: Option<Cause>,
+    /// How much a drift of the path matters, as its policy says.
+    pub severity: Option<Severity>,
     /// Kernel time of the change to this record, nanoseconds.
     pub seen_ns: Option<u64>,
     pub outcome: Option<Outcome>,
@@ -260,6 +262,7 @@ impl Record {
             observed: None,
             actor: None,
             cause: None,
+            severity: None,
             seen_ns: None,
             outcome: None,
             reason: None,

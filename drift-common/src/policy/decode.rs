@@ -7,6 +7,7 @@ use std::{fmt, sync::Arc};
 
 use super::{
     problem::{Problem, Problems},
+    shape::Shape,
     source::{Place, Source, Spanned},
     suggest,
     tree::{Entry, Kind, Node, Span, Value},
@@ -97,14 +98,31 @@ impl<'n> Cursor<'n> {
     }
 }
 
+/// Bytes that the packed contents of one file may come to.
+const MAX_UNPACKED: u64 = 64 << 20;
+
 pub(super) struct Decoder<'s> {
     source: &'s Arc<Source>,
     problems: &'s mut Problems,
+    room: u64,
 }
 
 impl<'s> Decoder<'s> {
     pub(super) fn new(source: &'s Arc<Source>, problems: &'s mut Problems) -> Self {
-        Self { source, problems }
+        Self {
+            source,
+            problems,
+            room: MAX_UNPACKED,
+        }
+    }
+
+    /// Bytes that may still be unpacked of this file.
+    pub(super) fn room(&self) -> u64 {
+        self.room
+    }
+
+    pub(super) fn take_room(&mut self, bytes: u64) {
+        self.room = self.room.saturating_sub(bytes);
     }
 
     /// How many problems there were so far.
@@ -175,6 +193,14 @@ impl<'s> Decoder<'s> {
         }
     }
 
+    /// `true` or `false`.
+    pub(super) fn flag(&mut self, cursor: Cursor<'_>) -> Option<bool> {
+        match cursor.scalar() {
+            Some((_, Value::Bool(flag))) => Some(flag),
+            _ => self.expected(cursor, "`true` or `false`", ""),
+        }
+    }
+
     /// One of the words of `known`.
     pub(super) fn word<T: Copy>(
         &mut self,
@@ -217,6 +243,19 @@ impl<'s> Decoder<'s> {
         Some(all)
     }
 
+    /// The fields of a mapping that the language's description has.
+    pub(super) fn shaped<'n>(
+        &mut self,
+        cursor: Cursor<'n>,
+        shape: &'static Shape,
+    ) -> Option<Fields<'n>> {
+        let fields = self.fields(cursor, shape.what)?;
+        Some(Fields {
+            shape: Some(shape),
+            ..fields
+        })
+    }
+
     /// The fields of a mapping; `what` it is, with its article.
     pub(super) fn fields<'n>(&mut self, cursor: Cursor<'n>, what: &str) -> Option<Fields<'n>> {
         let Kind::Map(entries) = &cursor.node.kind else {
@@ -225,6 +264,7 @@ impl<'s> Decoder<'s> {
         Some(Fields {
             cursor,
             entries,
+            shape: None,
             known: Vec::new(),
             ignored: Vec::new(),
             missing: Vec::new(),
@@ -236,6 +276,7 @@ impl<'s> Decoder<'s> {
 pub(super) struct Fields<'n> {
     cursor: Cursor<'n>,
     entries: &'n [Entry],
+    shape: Option<&'static Shape>,
     known: Vec<&'static str>,
     ignored: Vec<&'static str>,
     missing: Vec<&'static str>,
@@ -244,6 +285,15 @@ pub(super) struct Fields<'n> {
 impl<'n> Fields<'n> {
     fn find(&self, name: &str) -> Option<&'n Entry> {
         self.entries.iter().find(|entry| &*entry.key == name)
+    }
+
+    /// Whether a field is there is as the description says: a mistake of this program, not of a policy.
+    fn agrees(&self, name: &str, required: bool) -> bool {
+        let described = |shape: &Shape| {
+            let mut fields = shape.fields.iter();
+            fields.any(|field| field.name == name && field.required == required)
+        };
+        self.shape.is_none_or(described)
     }
 
     pub(super) fn has(&self, name: &str) -> bool {
@@ -265,11 +315,8 @@ impl<'n> Fields<'n> {
         name: &'static str,
         value: impl FnOnce(&mut Decoder<'_>, Cursor<'_>) -> Option<T>,
     ) -> Option<T> {
-        self.known.push(name);
-        let node = &self.find(name)?.value;
-        let way = Way::Field(&self.cursor.way, name);
-        let private = self.cursor.private;
-        value(decoder, Cursor { node, way, private })
+        debug_assert!(self.agrees(name, false), "{name}");
+        self.field(decoder, name, value)
     }
 
     /// The field `name`, decoded by `value`. That it is missing is said by [`Fields::end`].
@@ -279,10 +326,24 @@ impl<'n> Fields<'n> {
         name: &'static str,
         value: impl FnOnce(&mut Decoder<'_>, Cursor<'_>) -> Option<T>,
     ) -> Option<T> {
+        debug_assert!(self.agrees(name, true), "{name}");
         if !self.has(name) {
             self.missing.push(name);
         }
-        self.optional(decoder, name, value)
+        self.field(decoder, name, value)
+    }
+
+    fn field<T>(
+        &mut self,
+        decoder: &mut Decoder<'_>,
+        name: &'static str,
+        value: impl FnOnce(&mut Decoder<'_>, Cursor<'_>) -> Option<T>,
+    ) -> Option<T> {
+        self.known.push(name);
+        let node = &self.find(name)?.value;
+        let way = Way::Field(&self.cursor.way, name);
+        let private = self.cursor.private;
+        value(decoder, Cursor { node, way, private })
     }
 
     /// Exactly one of `names` must be there; whether that is so. Asking for each is left to the caller.
@@ -292,7 +353,10 @@ impl<'n> Fields<'n> {
             .iter()
             .filter(|entry| names.contains(&&*entry.key));
         let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
-        let quoted = quoted.join(" or ");
+        let quoted = match quoted.split_last() {
+            Some((last, rest)) if !rest.is_empty() => format!("{} or {last}", rest.join(", ")),
+            _ => quoted.concat(),
+        };
         match (given.next(), given.next()) {
             (Some(_), None) => true,
             (Some(_), Some(second)) => {

@@ -1,6 +1,10 @@
 //! Text to documents.
 
+mod compare;
+mod content;
 mod policy;
+mod reload;
+mod requirement;
 mod scalar;
 mod version;
 

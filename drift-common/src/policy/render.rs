@@ -1,5 +1,9 @@
 //! Documents as text again.
 
+mod flow;
+
+pub(super) use flow::after_heal;
+
 use std::{
     fmt::{self, Write},
     os::unix::ffi::OsStrExt,
@@ -9,7 +13,8 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    Content, Document, FileSpec, Policy, PolicyVersion, Principal, parse::API_VERSION, tree,
+    Compare, Content, Document, FileSpec, FinalNewline, Policy, PolicyVersion, Principal, Redact,
+    Severity, parse::API_VERSION, tree,
 };
 use crate::escape;
 
@@ -65,15 +70,30 @@ fn render_version(f: &mut impl Write, version: &PolicyVersion) -> fmt::Result {
         policy,
         version,
         files,
+        environment,
+        dependencies,
     } = version;
     head(f, "PolicyVersion", &name.value)?;
     writeln!(f, "  policy: {}", scalar(&policy.value))?;
     writeln!(f, "  version: {}", scalar(&version.value.to_string()))?;
     if files.is_empty() {
-        return writeln!(f, "  files: []");
+        writeln!(f, "  files: []")?;
+    } else {
+        writeln!(f, "  files:")?;
+        files.iter().try_for_each(|file| render_file(f, file))?;
     }
-    writeln!(f, "  files:")?;
-    files.iter().try_for_each(|file| render_file(f, file))
+    let environment = environment.iter().map(flow::environment).collect();
+    items(f, "  environment", environment)?;
+    let dependencies = dependencies.iter().map(flow::dependency).collect();
+    items(f, "  dependencies", dependencies)
+}
+
+/// A field with a list, unless that is empty.
+fn items(f: &mut impl Write, field: &str, items: Vec<String>) -> fmt::Result {
+    if items.is_empty() {
+        return Ok(());
+    }
+    writeln!(f, "{field}: {}", flow::list(items))
 }
 
 fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
@@ -83,6 +103,13 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
         mode,
         owner,
         group,
+        on_drift,
+        severity,
+        redact,
+        max_size,
+        final_newline,
+        compare,
+        after_heal,
     } = file;
     match path.value.to_str() {
         Some(path) => writeln!(f, "    - path: {}", scalar(path))?,
@@ -97,6 +124,11 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
         Content::Inline(text) => inline(f, text)?,
         // A file is named by a text, so it is UTF-8.
         Content::File(path) => writeln!(f, "        file: {}", scalar(&path.to_string_lossy()))?,
+        Content::Packed(packed) => {
+            let field = packed.encoding.field();
+            writeln!(f, "        {field}: {}", scalar(&packed.text))?;
+        }
+        Content::Blob(digest) => writeln!(f, "        digest: \"blake3:{digest}\"")?,
     }
     if let Some(mode) = mode {
         writeln!(f, "      mode: \"{mode:04o}\"")?;
@@ -108,7 +140,27 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
             Some(Principal::Name(name)) => writeln!(f, "      {what}: {}", scalar(name))?,
         }
     }
-    Ok(())
+    if let Some(mode) = on_drift {
+        writeln!(f, "      onDrift: {mode}")?;
+    }
+    if *severity != Severity::default() {
+        writeln!(f, "      severity: {}", severity.name())?;
+    }
+    if *redact != Redact::default() {
+        writeln!(f, "      redact: {}", redact.name())?;
+    }
+    if let Some(bytes) = max_size {
+        writeln!(f, "      maxSize: {}", bytes.value)?;
+    }
+    if *final_newline != FinalNewline::default() {
+        writeln!(f, "      finalNewline: {}", final_newline.name())?;
+    }
+    if compare.value != Compare::Exact {
+        writeln!(f, "      compare: {}", flow::compare(&compare.value))?;
+    }
+    let after_heal = after_heal.iter();
+    let after_heal = after_heal.map(|action| flow::after_heal(&action.value));
+    items(f, "      afterHeal", after_heal.collect())
 }
 
 /// Contents: as lines where the lines say exactly what is there.

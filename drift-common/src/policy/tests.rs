@@ -2,7 +2,10 @@
 
 mod bounds;
 mod conflicts;
+mod contents;
 mod display;
+mod expected;
+mod identity;
 mod malformed;
 mod properties;
 mod sound;

@@ -7,7 +7,10 @@ use std::{
 
 use semver::Version;
 
-use super::{Document, Policy, PolicyVersion, Problem, Problems, Spanned, source::Place, suggest};
+use super::{
+    Document, Policy, PolicyVersion, Problem, Problems, Spanned, source::Place, suggest,
+    unsupported,
+};
 use crate::escape;
 
 /// A policy and its versions.
@@ -31,7 +34,8 @@ impl Lineage {
 /// * a policy, a document or a version that is declared twice (versions that differ in nothing but build metadata are the same);
 /// * a version of no policy, an active version that is not there;
 /// * a path declared twice by a version, or by the active versions of two policies;
-/// * a path declared beneath another one, which is a file.
+/// * a path declared beneath another one, which is a file;
+/// * what the agent does not act on yet.
 ///
 /// Where documents were refused before, one that is missing here proves nothing, and is not said.
 pub fn validate(documents: Vec<Document>, problems: &mut Problems) -> Option<Vec<Lineage>> {
@@ -55,6 +59,9 @@ pub fn validate(documents: Vec<Document>, problems: &mut Problems) -> Option<Vec
         }
     }
     let versions = unique(versions, problems);
+    for version in &versions {
+        unsupported::refuse(version, problems);
+    }
     for version in &versions {
         conflicts(claims(0, version), problems, |claim, first| {
             same_version(version, claim, first)

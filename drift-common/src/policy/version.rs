@@ -1,10 +1,18 @@
 //! One immutable declared snapshot.
 
-use std::{path::PathBuf, sync::Arc};
+use std::path::PathBuf;
 
 use semver::Version;
 
-use super::source::Spanned;
+use super::{
+    compare::Compare,
+    content::Content,
+    expect::{FinalNewline, Redact, Severity},
+    guard::Mode,
+    reload::AfterHeal,
+    requirement::{Dependency, Environment},
+    source::Spanned,
+};
 
 /// A declared snapshot of a policy.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,9 +23,13 @@ pub struct PolicyVersion {
     pub policy: Spanned<String>,
     pub version: Spanned<Version>,
     pub files: Vec<FileSpec>,
+    /// What processes must find in their environment.
+    pub environment: Vec<Environment>,
+    /// Versions of other policies that this one needs.
+    pub dependencies: Vec<Dependency>,
 }
 
-/// What a version says about one path: a regular file with exactly this content.
+/// What a version says about one path: a regular file with this content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FileSpec {
     /// Absolute, without `.`, `..`, empty components or a closing `/`. Any bytes but NUL.
@@ -29,15 +41,15 @@ pub struct FileSpec {
     pub owner: Option<Spanned<Principal>>,
     /// `None`: left alone.
     pub group: Option<Spanned<Principal>>,
-}
-
-/// Where the bytes of a file come from.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
-    /// These bytes.
-    Inline(Arc<str>),
-    /// Those of this file, relative to the folder of the policy file and beneath it.
-    File(PathBuf),
+    /// `None`: what the policy says.
+    pub on_drift: Option<Mode>,
+    pub severity: Severity,
+    pub redact: Redact,
+    /// Bytes; a file with more is not read, and not as declared.
+    pub max_size: Option<Spanned<u64>>,
+    pub final_newline: FinalNewline,
+    pub compare: Spanned<Compare>,
+    pub after_heal: Vec<Spanned<AfterHeal>>,
 }
 
 /// A user or a group.

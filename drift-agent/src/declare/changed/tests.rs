@@ -10,7 +10,7 @@ use tokio::time::{Duration, Instant, timeout};
 use super::*;
 use crate::declare::{
     look,
-    tests::{ONE, POLICY, Place, version},
+    tests::{ONE, POLICY, Place, content as declared_content, version},
 };
 
 /// No change takes longer to be noticed, however busy the machine. (Less than the poll beside inotify.)
@@ -183,7 +183,11 @@ async fn swapped_links_are_noticed() {
     place.link("releases/1", "current");
     let folder = place.path("current/policies");
     let look = || look(&folder, &place.root(), None);
-    let content = || look().0.expect("a snapshot").files[0].content.clone();
+    let content = || {
+        declared_content(&look().0.expect("a snapshot").files[0])
+            .bytes
+            .clone()
+    };
     let mut changes = Changes::since(look().1);
     let swap = |target: &Path, link: &str| {
         place.link(target, "tmp");

@@ -15,13 +15,14 @@ use super::super::{
     record::{Actor, Cause, Event, FileType, Outcome, Record, State},
     sentence::sentence,
 };
+use crate::declare::Severity;
 
 /// Longer sentences are cut: the queue is bounded by what its records may weigh.
 const BODY: usize = 4096;
 
 /// The record as it is sent. `observed`: when it was handed over.
 pub(super) fn log_record(record: &Record, observed: jiff::Timestamp) -> LogRecord {
-    let severity = severity(record.event);
+    let severity = severity(record);
     LogRecord {
         time_unix_nano: nanoseconds(record.time),
         observed_time_unix_nano: nanoseconds(observed),
@@ -57,22 +58,26 @@ pub(super) fn resource(node: &str, asked: &[(String, String)]) -> Resource {
     }
 }
 
-/// How much it matters: a warning where the node is not, or may not be, as declared; an error where the agent could not do its work.
-const fn severity(event: Event) -> SeverityNumber {
-    match event {
+/// How much it matters: of a drift, what its policy says; a warning where the node is not, or may not be, as declared; an error where the agent could not do its work.
+fn severity(record: &Record) -> SeverityNumber {
+    match record.event {
+        Event::DriftDetected => match record.severity.unwrap_or_default() {
+            Severity::Info => SeverityNumber::Info,
+            Severity::Warning => SeverityNumber::Warn,
+            Severity::Error => SeverityNumber::Error,
+            Severity::Critical => SeverityNumber::Fatal,
+        },
         Event::DriftHealed | Event::DriftResolved | Event::Touched | Event::PolicyActivated => {
             SeverityNumber::Info
         }
-        Event::DriftDetected
-        | Event::HealUnverifiable
-        | Event::HealSuppressed
-        | Event::EventsLost => SeverityNumber::Warn,
+        Event::HealUnverifiable | Event::HealSuppressed | Event::EventsLost => SeverityNumber::Warn,
         Event::HealFailed | Event::PolicyRejected => SeverityNumber::Error,
     }
 }
 
 const fn severity_text(severity: SeverityNumber) -> &'static str {
     match severity {
+        SeverityNumber::Fatal => "FATAL",
         SeverityNumber::Error => "ERROR",
         SeverityNumber::Warn => "WARN",
         _ => "INFO",

@@ -6,6 +6,7 @@ use super::scalar;
 use crate::policy::{
     Backoff, Guard, Mode, Policy,
     decode::{Cursor, Decoder},
+    shape,
     source::Spanned,
 };
 
@@ -32,7 +33,7 @@ impl Spec {
 }
 
 pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec> {
-    let mut fields = decoder.fields(cursor, "a mapping with an activeVersion")?;
+    let mut fields = decoder.shaped(cursor, &shape::POLICY)?;
     let active_version = fields.required(decoder, "activeVersion", scalar::version);
     let mode = fields.optional(decoder, "mode", |decoder, mode| {
         decoder.word(mode, "mode", &Mode::ALL)
@@ -47,7 +48,7 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
 }
 
 fn guard(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Guard> {
-    let mut fields = decoder.fields(cursor, "a mapping")?;
+    let mut fields = decoder.shaped(cursor, &shape::GUARD)?;
     let backoff = fields.optional(decoder, "backoff", backoff);
     fields.end(decoder);
     Some(Guard {
@@ -58,7 +59,7 @@ fn guard(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Guard> {
 fn backoff(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Backoff> {
     const MAX_FACTOR: u32 = 1000;
     let default = Backoff::default();
-    let mut fields = decoder.fields(cursor, "a mapping")?;
+    let mut fields = decoder.shaped(cursor, &shape::BACKOFF)?;
     let first = fields.optional(decoder, "first", |decoder, first| {
         scalar::duration(decoder, first).map(|duration| decoder.spanned(first, duration))
     });

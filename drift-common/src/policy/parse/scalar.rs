@@ -15,7 +15,7 @@ use crate::{
 };
 
 /// The text of a scalar that is more than a text to YAML, and of one that is not: for values whose text is what counts.
-fn raw(
+pub(super) fn raw(
     decoder: &mut Decoder<'_>,
     cursor: Cursor<'_>,
     expected: &str,
@@ -154,6 +154,31 @@ pub(super) fn whole_number(
             &format!("a whole number from {least} to {most}"),
             "",
         ),
+    }
+}
+
+/// Bytes, from 1 to `most`: `512`, `64KiB`, `1MiB`.
+pub(super) fn size(decoder: &mut Decoder<'_>, cursor: Cursor<'_>, most: u64) -> Option<u64> {
+    const HELP: &str = "write whole numbers, as in `512`, `64KiB`, `1MiB`";
+    let text = raw(decoder, cursor, "a size", HELP)?;
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let number = text[..text.len() - unit.len()].parse::<u64>();
+    let factor = match unit {
+        "" | "B" => Some(1),
+        "KiB" | "Ki" => Some(1 << 10),
+        "MiB" | "Mi" => Some(1 << 20),
+        _ => None,
+    };
+    let (Ok(number), Some(factor)) = (number, factor) else {
+        let message = format!("{} is not a size", escape::name(&text));
+        return decoder.wrong(cursor, message, HELP);
+    };
+    match number.checked_mul(factor) {
+        Some(bytes) if (1..=most).contains(&bytes) => Some(bytes),
+        _ => {
+            let message = format!("{} is not a possible size", escape::name(&text));
+            decoder.wrong(cursor, message, format!("write 1 to {}MiB", most >> 20))
+        }
     }
 }
 

@@ -3,21 +3,23 @@
 use std::{
     ffi::{OsStr, OsString},
     os::unix::ffi::OsStringExt,
-    path::{Path, PathBuf},
+    path::PathBuf,
 };
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use semver::Version;
 
-use super::scalar;
+use super::{compare, content, reload, requirement, scalar};
 use crate::{
     escape,
     policy::{
-        Content, FileSpec, PolicyVersion,
+        Compare, Dependency, Environment, FileSpec, FinalNewline, Mode, PolicyVersion, Redact,
+        Severity,
         decode::{Cursor, Decoder, Fields},
+        expect::MAX_SIZE,
         path::{self, Unfit},
+        shape,
         source::Spanned,
-        tree::Value,
     },
 };
 
@@ -25,6 +27,8 @@ pub(super) struct Spec {
     policy: Spanned<String>,
     version: Spanned<Version>,
     files: Vec<FileSpec>,
+    environment: Vec<Environment>,
+    dependencies: Vec<Dependency>,
 }
 
 impl Spec {
@@ -33,34 +37,46 @@ impl Spec {
             policy,
             version,
             files,
+            environment,
+            dependencies,
         } = self;
         PolicyVersion {
             name,
             policy,
             version,
             files,
+            environment,
+            dependencies,
         }
     }
 }
 
 pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec> {
-    let mut fields = decoder.fields(cursor, "a mapping with policy, version and files")?;
+    let mut fields = decoder.shaped(cursor, &shape::VERSION_SPEC)?;
     let policy = fields.required(decoder, "policy", scalar::name);
     let version = fields.required(decoder, "version", scalar::version);
     let files = fields.optional(decoder, "files", |decoder, files| decoder.list(files, file));
+    let environment = fields.optional(decoder, "environment", |decoder, environment| {
+        decoder.list(environment, requirement::environment)
+    });
+    let dependencies = fields.optional(decoder, "dependencies", |decoder, dependencies| {
+        decoder.list(dependencies, requirement::dependency)
+    });
     fields.end(decoder);
     Some(Spec {
         policy: policy?,
         version: version?,
         files: files.unwrap_or_default(),
+        environment: environment.unwrap_or_default(),
+        dependencies: dependencies.unwrap_or_default(),
     })
 }
 
 fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
-    let mut fields = decoder.fields(cursor, "a mapping with path and content")?;
+    let mut fields = decoder.shaped(cursor, &shape::FILE)?;
     let path = declared_path(decoder, &mut fields);
     let content = fields.required(decoder, "content", |decoder, cursor| {
-        content(decoder, cursor.private())
+        content::content(decoder, cursor.private())
     });
     let mode = fields.optional(decoder, "mode", scalar::file_mode);
     let owner = fields.optional(decoder, "owner", |decoder, owner| {
@@ -69,8 +85,32 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
     let group = fields.optional(decoder, "group", |decoder, group| {
         scalar::principal(decoder, group, "group")
     });
+    let on_drift = fields.optional(decoder, "onDrift", |decoder, mode| {
+        decoder.word(mode, "mode", &Mode::ALL)
+    });
+    let severity = fields.optional(decoder, "severity", |decoder, severity| {
+        decoder.word(severity, "severity", &Severity::ALL)
+    });
+    let redact = fields.optional(decoder, "redact", |decoder, redact| {
+        decoder.word(redact, "redaction", &Redact::ALL)
+    });
+    let max_size = fields.optional(decoder, "maxSize", |decoder, size| {
+        scalar::size(decoder, size, MAX_SIZE).map(|bytes| decoder.spanned(size, bytes))
+    });
+    let final_newline = fields.optional(decoder, "finalNewline", |decoder, rule| {
+        decoder.word(rule, "rule", &FinalNewline::ALL)
+    });
+    let compare = fields.optional(decoder, "compare", compare::compare);
+    let after_heal = fields.optional(decoder, "afterHeal", reload::after_heal);
     fields.end(decoder);
     Some(FileSpec {
+        on_drift,
+        severity: severity.unwrap_or_default(),
+        redact: redact.unwrap_or_default(),
+        max_size,
+        final_newline: final_newline.unwrap_or_default(),
+        compare: compare.unwrap_or_else(|| decoder.spanned(cursor, Compare::Exact)),
+        after_heal: after_heal.unwrap_or_default(),
         path: path?,
         content: content?,
         mode,
@@ -81,12 +121,7 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
 
 fn declared_path(decoder: &mut Decoder<'_>, fields: &mut Fields<'_>) -> Option<Spanned<PathBuf>> {
     let one = fields.one_of(decoder, &["path", "pathBytes"]);
-    let text = fields.optional(decoder, "path", |decoder, cursor| {
-        let text = decoder.text(cursor)?;
-        let path = PathBuf::from(OsStr::new(&*text));
-        fit(decoder, cursor, path::check_declared(&path))?;
-        Some(decoder.spanned(cursor, path))
-    });
+    let text = fields.optional(decoder, "path", absolute);
     let bytes = fields.optional(decoder, "pathBytes", |decoder, cursor| {
         let text = decoder.text(cursor)?;
         let Ok(bytes) = STANDARD.decode(&*text) else {
@@ -104,29 +139,20 @@ fn declared_path(decoder: &mut Decoder<'_>, fields: &mut Fields<'_>) -> Option<S
     if one { text.or(bytes) } else { None }
 }
 
-fn content(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spanned<Content>> {
-    let mut fields = decoder.fields(cursor, "a mapping with `inline` or `file`")?;
-    let one = fields.one_of(decoder, &["inline", "file"]);
-    let inline = fields.optional(decoder, "inline", |decoder, inline| {
-        if let Some((_, Value::Null)) = inline.scalar() {
-            return decoder.expected(inline, "a text", "an empty file is written `inline: \"\"`");
-        }
-        decoder
-            .text(inline)
-            .map(|text| decoder.spanned(inline, Content::Inline(text)))
-    });
-    let file = fields.optional(decoder, "file", |decoder, file| {
-        let text = decoder.text(file)?;
-        let path = Path::new(&*text);
-        fit(decoder, file, path::check_beneath(path))?;
-        Some(decoder.spanned(file, Content::File(path.to_owned())))
-    });
-    fields.end(decoder);
-    if one { inline.or(file) } else { None }
+/// The absolute path of something that is not declared here.
+pub(super) fn absolute(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spanned<PathBuf>> {
+    let text = decoder.text(cursor)?;
+    let path = PathBuf::from(OsStr::new(&*text));
+    fit(decoder, cursor, path::check_declared(&path))?;
+    Some(decoder.spanned(cursor, path))
 }
 
 /// Says why a path cannot be taken.
-fn fit(decoder: &mut Decoder<'_>, cursor: Cursor<'_>, checked: Result<(), Unfit>) -> Option<()> {
+pub(super) fn fit(
+    decoder: &mut Decoder<'_>,
+    cursor: Cursor<'_>,
+    checked: Result<(), Unfit>,
+) -> Option<()> {
     match checked {
         Ok(()) => Some(()),
         Err(Unfit { message, help }) => decoder.wrong(cursor, message, help),

@@ -69,7 +69,8 @@ fn a_misspelt_field_is_not_called_missing_too() {
    |
  8 |     - pth: /etc/a
    |       ^^^
-   = allowed here: path, pathBytes, content, mode, owner, group",
+   = allowed here: path, pathBytes, content, mode, owner, group, onDrift, severity, redact, maxSize,
+     finalNewline, compare, afterHeal",
     );
 }
 
@@ -208,13 +209,15 @@ fn exactly_one_of_two_fields() {
       content: {flie: x}
 ",
         ),
-        r"error: only one of `inline` or `file` can be given in `spec.files[0].content`
+        r"error: only one of `inline`, `base64`, `gzip`, `dataUrl`, `file` or `digest` can be given in
+       `spec.files[0].content`
   --> p.yaml:9:28
    |
  9 |       content: {inline: a, file: b}
    |                            ^^^^
 
-error: missing field `inline` or `file` in `spec.files[1].content`
+error: missing field `inline`, `base64`, `gzip`, `dataUrl`, `file` or `digest` in
+       `spec.files[1].content`
    --> p.yaml:11:16
     |
  11 |       content: {}
@@ -231,7 +234,7 @@ error: unknown field `flie`, did you mean `file`?
     |
  14 |       content: {flie: x}
     |                 ^^^^
-    = allowed here: inline, file",
+    = allowed here: inline, base64, gzip, dataUrl, file, digest",
     );
 }
 

@@ -147,19 +147,55 @@ fn principal() -> impl Strategy<Value = Spanned<Principal>> {
     .prop_map(spanned)
 }
 
+/// What else can be said of a file.
+fn said() -> Vec<FileSpec> {
+    let plain = "    - {path: /a, content: {inline: a}}\n";
+    let all = r#"    - path: /a
+      content: {gzip: H4sIAAAAAAACA0tMSk5JTQMA7zmOSwYAAAA=}
+      onDrift: heal
+      severity: critical
+      redact: all
+      maxSize: 1MiB
+      finalNewline: ignore
+      compare: {format: json, sets: ["/a~1b"], ignore: ["", /b/*], equal: [{at: /c, as: quantity}], manage: ["/x y"], absent: "null", keys: anyCase}
+      afterHeal:
+        - {signal: HUP, unit: nginx.service}
+        - {signal: USR1, process: /usr/sbin/nginx}
+        - {reload: a@b.service}
+        - {restart: c.timer}
+        - {command: [/bin/x, "a b"], timeout: 1m}
+"#;
+    [plain, all].into_iter().flat_map(unchecked).collect()
+}
+
+/// The files of a version with these items, whether the agent acts on all of it or not.
+fn unchecked(items: &str) -> Vec<FileSpec> {
+    let mut problems = Problems::default();
+    let documents = parse(&source(&version(items)), &mut problems);
+    assert!(problems.is_empty(), "{problems}");
+    let files = documents.into_iter().flat_map(|document| match document {
+        Document::Version(version) => version.files,
+        Document::Policy(_) => Vec::new(),
+    });
+    files.collect()
+}
+
 prop_compose! {
     fn file()(
         path in path(),
         content in prop_oneof![
             3 => text().prop_map(|text| Content::Inline(text.into())),
             1 => "[a-z]{1,5}(/[a-z .]{0,5}[a-z])?".prop_map(|path| Content::File(path.into())),
+            1 => any::<[u8; 32]>().prop_map(|bytes| Content::Blob(blake3::Hash::from_bytes(bytes))),
+            1 => "data:,[a-z :#{},-]{0,20}".prop_map(|text| Content::Packed(Packed { encoding: Encoding::DataUrl, text: text.into() })),
         ],
         mode in option::of(0_u32..0o10000),
         owner in option::of(principal()),
         group in option::of(principal()),
+        said in select(said()),
     ) -> FileSpec {
         let (path, content) = (spanned(path), spanned(content));
-        FileSpec { path, content, mode, owner, group }
+        FileSpec { path, content, mode, owner, group, ..said }
     }
 }
 
@@ -171,6 +207,8 @@ fn document() -> impl Strategy<Value = Document> {
                 policy: spanned(policy),
                 version: spanned(version),
                 files,
+                environment: Vec::new(),
+                dependencies: Vec::new(),
             })
         });
     let millis = || (0_u64..100_000_000).prop_map(Duration::from_millis);

@@ -81,7 +81,7 @@ error: the tag `!!binary` is not known here
    |
  7 |   guard: !!binary aGk=
    |          ^^^^^^^^^^^^^
-   = keep such contents in files of their own: `content: {file: …}`",
+   = write such a content as `content: {base64: …}`",
     );
 }
 

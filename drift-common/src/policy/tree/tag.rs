@@ -59,7 +59,7 @@ fn unknown(tag: &str) -> Wrong {
     Wrong {
         message: format!("the tag {} is not known here", escape::name(tag)),
         help: match tag {
-            "!!binary" => "keep such contents in files of their own: `content: {file: …}`",
+            "!!binary" => "write such a content as `content: {base64: …}`",
             _ => "remove the tag",
         },
     }

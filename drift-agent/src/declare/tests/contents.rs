@@ -1,0 +1,71 @@
+//! Contents that are not written as texts, and what a file's own words change.
+
+use std::sync::Arc;
+
+use super::{Content, Mode, POLICY, Place, content, load, version};
+
+fn declares(files: &str) -> Place {
+    let place = Place::new();
+    place.write(
+        "policies/web.yaml",
+        POLICY.to_owned() + "---\n" + &version(files),
+    );
+    place
+}
+
+/// `b3sum` of `a`.
+const A: &str = "17762fddd969a453925d65717ac3eea21320b66b54342fde15128d6caf21215f";
+
+#[test]
+fn one_content_however_it_is_written() {
+    let place = declares(&format!(
+        "    - {{path: /1, content: {{inline: a}}}}\n    - {{path: /2, content: {{base64: YQ==}}}}\n    - {{path: /3, content: {{dataUrl: \"data:,%61\"}}}}\n    - {{path: /4, content: {{gzip: H4sIAAAAAAACA0sEAEO+t+gBAAAA}}}}\n    - {{path: /5, content: {{gzip: H4sIAAAAAAAEA0sEAEO+t+gBAAAA}}}}\n    - {{path: /6, content: {{file: a}}}}\n    - {{path: /7, content: {{digest: \"blake3:{A}\"}}}}\n"
+    ));
+    place.write("policies/a", "a");
+    place.write(&format!("policies/blobs/{A}"), "a");
+    let snapshot = place.loaded();
+    assert_eq!(snapshot.files.len(), 7);
+    for file in &snapshot.files {
+        let expected = Content::exact(Arc::from(&b"a"[..]));
+        assert_eq!(*content(file), expected, "{}", file.path.display());
+    }
+}
+
+#[test]
+fn a_blob_must_be_there_and_hold_what_its_name_says() {
+    let file = format!("    - {{path: /1, content: {{digest: \"blake3:{A}\"}}}}\n");
+    let place = declares(&file);
+    let why = place.load().expect_err("refused").to_string();
+    assert!(why.contains("there is no file `blobs/17762f"), "{why}");
+    place.write(&format!("policies/blobs/{A}"), "b");
+    let why = place.load().expect_err("refused").to_string();
+    assert!(why.contains("does not hold what its name"), "{why}");
+}
+
+#[test]
+fn a_file_may_say_otherwise_than_its_policy_and_the_command_line_than_both() {
+    let place = declares(
+        "    - {path: /1, content: {inline: a}, onDrift: observe}\n    - {path: /2, content: {inline: a}}\n",
+    );
+    let modes = |asked| {
+        let snapshot = load(&place.policies(), &place.root(), asked).expect("a snapshot");
+        [snapshot.files[0].on_drift, snapshot.files[1].on_drift]
+    };
+    assert_eq!(modes(None), [Mode::Observe, Mode::Heal]);
+    assert_eq!(modes(Some(Mode::Heal)), [Mode::Heal; 2]);
+    assert_eq!(modes(Some(Mode::Observe)), [Mode::Observe; 2]);
+}
+
+#[test]
+fn a_content_must_fit_its_bound() {
+    declares("    - {path: /1, content: {inline: abc}, maxSize: 2}\n").refused(
+        "invalid",
+        "error: the content is larger than this: 3 bytes
+   --> policies/web.yaml:13:51
+    |
+ 13 |     - {path: /1, content: {inline: abc}, maxSize: 2}
+    |                                                   ^
+    = raise it, or remove it
+1 problem in 1 of 1 file.",
+    );
+}

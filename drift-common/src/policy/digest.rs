@@ -1,0 +1,250 @@
+//! What a version is, in one spelling: the same for the same meaning, whoever wrote it, and however.
+
+use std::os::unix::ffi::OsStrExt;
+
+use base64::{Engine, engine::general_purpose::STANDARD};
+use serde::Serialize;
+
+use super::{
+    Compare, Dependency, Environment, FileSpec, FinalNewline, PolicyVersion, Principal, Redact,
+    Rules, Severity, Spanned,
+    compare::{Absence, Equal, Format, Keys, word},
+    render,
+};
+
+/// Raised when the canonical form of the same version becomes another.
+const FORM: u32 = 1;
+
+impl PolicyVersion {
+    /// What this version is: BLAKE3 of its canonical form. `contents` are the digests of its files' contents, in the order of `files`.
+    #[must_use]
+    pub fn digest(&self, contents: &[blake3::Hash]) -> blake3::Hash {
+        blake3::hash(canonical(self, contents).as_bytes())
+    }
+}
+
+/// The canonical form of a version: JSON on one line without white space, keys sorted, what has its default left out, files by their
+/// path, contents by their digest. `contents` are those digests, in the order of `files`.
+#[must_use]
+pub fn canonical(version: &PolicyVersion, contents: &[blake3::Hash]) -> String {
+    debug_assert_eq!(version.files.len(), contents.len());
+    let mut files: Vec<(&FileSpec, &blake3::Hash)> = version.files.iter().zip(contents).collect();
+    files.sort_by(|(a, _), (b, _)| a.path.value.as_os_str().cmp(b.path.value.as_os_str()));
+    // Build metadata has no part in what a version is.
+    let mut number = version.version.value.clone();
+    number.build = semver::BuildMetadata::EMPTY;
+    let mut dependencies: Vec<Needed<'_>> = version.dependencies.iter().map(dependency).collect();
+    dependencies.sort_by(|a, b| a.policy.cmp(b.policy));
+    let mut environment: Vec<Process<'_>> =
+        version.environment.iter().map(environment_of).collect();
+    environment.sort_by(|a, b| a.process.cmp(&b.process));
+    let form = Version {
+        dependencies,
+        environment,
+        files: files
+            .into_iter()
+            .map(|(spec, digest)| file(spec, digest))
+            .collect(),
+        form: FORM,
+        policy: &version.policy.value,
+        version: number.to_string(),
+    };
+    // Texts, numbers and lists of them: there is nothing that has no JSON form.
+    serde_json::to_string(&form).unwrap_or_default()
+}
+
+// The fields of all of these are in the order of their names.
+
+#[derive(Serialize)]
+struct Version<'v> {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    dependencies: Vec<Needed<'v>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    environment: Vec<Process<'v>>,
+    files: Vec<File<'v>>,
+    form: u32,
+    policy: &'v str,
+    version: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct File<'v> {
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    after_heal: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    compare: Option<Comparison<'v>>,
+    content: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    final_newline: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<Id<'v>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    max_size: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_drift: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<Id<'v>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'v str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    redact: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    severity: Option<&'static str>,
+}
+
+/// A name stays a name: what its id is, is a matter of the node.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Id<'v> {
+    Number(u32),
+    Name(&'v str),
+}
+
+#[derive(Serialize)]
+struct Comparison<'v> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    absent: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    equal: Vec<Same<'v>>,
+    format: &'static str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ignore: Vec<&'v str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    keys: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    manage: Option<Vec<&'v str>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    sets: Vec<&'v str>,
+}
+
+#[derive(Serialize)]
+struct Same<'v> {
+    r#as: &'static str,
+    at: &'v str,
+}
+
+#[derive(Serialize)]
+struct Process<'v> {
+    process: String,
+    variables: Vec<Variable<'v>>,
+}
+
+#[derive(Serialize)]
+struct Variable<'v> {
+    name: &'v str,
+    /// `null`: it must not be set.
+    value: Option<&'v str>,
+}
+
+#[derive(Serialize)]
+struct Needed<'v> {
+    policy: &'v str,
+    version: String,
+}
+
+fn file<'v>(spec: &'v FileSpec, digest: &blake3::Hash) -> File<'v> {
+    let FileSpec {
+        path,
+        content: _,
+        mode,
+        owner,
+        group,
+        on_drift,
+        severity,
+        redact,
+        max_size,
+        final_newline,
+        compare,
+        after_heal,
+    } = spec;
+    let text = path.value.to_str();
+    File {
+        after_heal: after_heal
+            .iter()
+            .map(|action| render::after_heal(&action.value))
+            .collect(),
+        compare: match &compare.value {
+            Compare::Exact => None,
+            Compare::Structured(rules) => Some(comparison(rules)),
+        },
+        content: format!("blake3:{digest}"),
+        final_newline: (*final_newline != FinalNewline::default()).then(|| final_newline.name()),
+        group: group.as_ref().map(id),
+        max_size: max_size.as_ref().map(|size| size.value),
+        mode: mode.map(|mode| format!("{mode:04o}")),
+        on_drift: on_drift.map(super::Mode::name),
+        owner: owner.as_ref().map(id),
+        path: text,
+        path_bytes: text
+            .is_none()
+            .then(|| STANDARD.encode(path.value.as_os_str().as_bytes())),
+        redact: (*redact != Redact::default()).then(|| redact.name()),
+        severity: (*severity != Severity::default()).then(|| severity.name()),
+    }
+}
+
+fn id(principal: &Spanned<Principal>) -> Id<'_> {
+    match &principal.value {
+        Principal::Id(id) => Id::Number(*id),
+        Principal::Name(name) => Id::Name(name),
+    }
+}
+
+fn comparison(rules: &Rules) -> Comparison<'_> {
+    let Rules {
+        format,
+        sets,
+        ignore,
+        equal,
+        manage,
+        absent,
+        keys,
+    } = rules;
+    let equal = equal.iter().map(|(at, equal)| Same {
+        r#as: word(&Equal::ALL, equal),
+        at,
+    });
+    Comparison {
+        absent: (*absent != Absence::default()).then(|| word(&Absence::ALL, absent)),
+        // Where several fit, the first counts.
+        equal: equal.collect(),
+        format: word(&Format::ALL, format),
+        ignore: sorted(ignore),
+        keys: (*keys != Keys::default()).then(|| word(&Keys::ALL, keys)),
+        manage: manage.as_deref().map(sorted),
+        sets: sorted(sets),
+    }
+}
+
+/// Pointers whose order says nothing.
+fn sorted(pointers: &[String]) -> Vec<&str> {
+    let mut sorted: Vec<&str> = pointers.iter().map(String::as_str).collect();
+    sorted.sort_unstable();
+    sorted.dedup();
+    sorted
+}
+
+fn environment_of(environment: &Environment) -> Process<'_> {
+    let variables = environment.variables.iter().map(|variable| Variable {
+        name: &variable.name.value,
+        value: variable.value.as_deref(),
+    });
+    let mut variables: Vec<Variable<'_>> = variables.collect();
+    variables.sort_by_key(|variable| variable.name);
+    Process {
+        process: environment.process.value.to_string_lossy().into_owned(),
+        variables,
+    }
+}
+
+fn dependency(dependency: &Dependency) -> Needed<'_> {
+    Needed {
+        policy: &dependency.policy.value,
+        version: dependency.version.to_string(),
+    }
+}

@@ -1,0 +1,97 @@
+//! What is said of a drift, and how much it takes to be one.
+
+/// How much a drift of a path matters: what is said of it has this severity.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Severity {
+    Info,
+    #[default]
+    Warning,
+    Error,
+    Critical,
+}
+
+impl Severity {
+    /// Each with the word for it.
+    pub const ALL: [(&'static str, Self); 4] = [
+        ("info", Self::Info),
+        ("warning", Self::Warning),
+        ("error", Self::Error),
+        ("critical", Self::Critical),
+    ];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+            Self::Critical => "critical",
+        }
+    }
+}
+
+/// What of a content may be shown, where contents are shown.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Redact {
+    /// All of it.
+    None,
+    /// All but the values of keys that sound like secrets, and what looks like one.
+    #[default]
+    Keys,
+    /// Nothing.
+    All,
+}
+
+impl Redact {
+    /// Each with the word for it.
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("none", Self::None),
+        ("keys", Self::Keys),
+        ("all", Self::All),
+    ];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Keys => "keys",
+            Self::All => "all",
+        }
+    }
+}
+
+/// Whether one line end at the end of a file, there or not, is a difference.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FinalNewline {
+    #[default]
+    Exact,
+    Ignore,
+}
+
+impl FinalNewline {
+    /// Each with the word for it.
+    pub const ALL: [(&'static str, Self); 2] = [("exact", Self::Exact), ("ignore", Self::Ignore)];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Ignore => "ignore",
+        }
+    }
+}
+
+/// `content` without one line end (`\n` or `\r\n`) at its end.
+#[must_use]
+pub fn without_final_newline(content: &[u8]) -> &[u8] {
+    content
+        .strip_suffix(b"\r\n")
+        .or_else(|| content.strip_suffix(b"\n"))
+        .unwrap_or(content)
+}
+
+/// The largest file that can be compared, and the bound where none is declared.
+pub const MAX_SIZE: u64 = 64 << 20;

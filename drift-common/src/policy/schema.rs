@@ -1,0 +1,101 @@
+//! The language as a JSON schema, for editors and for other programs' checks.
+
+use serde_json::{Map, Value as Json, json};
+
+use super::{
+    parse::API_VERSION,
+    shape::{self, Field, Shape, Value},
+};
+
+/// The JSON schema (draft 2020-12) of one document. What it accepts may still be wrong in ways that a schema cannot say.
+#[must_use]
+pub fn schema() -> Json {
+    let document = |kind: &str, spec: &'static Shape| {
+        json!({
+            "type": "object",
+            "properties": {
+                "apiVersion": {"const": API_VERSION},
+                "kind": {"const": kind},
+                "metadata": {
+                    "type": "object",
+                    "properties": {"name": {"type": "string", "maxLength": 253}},
+                    "required": ["name"],
+                },
+                "spec": map(spec),
+                "status": {},
+            },
+            "required": ["apiVersion", "kind", "metadata", "spec"],
+            "additionalProperties": false,
+        })
+    };
+    json!({
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "title": format!("A document of a drift policy file ({API_VERSION})"),
+        "oneOf": [
+            document("Policy", &shape::POLICY),
+            document("PolicyVersion", &shape::VERSION_SPEC),
+        ],
+    })
+}
+
+fn map(shape: &Shape) -> Json {
+    let properties: Map<String, Json> = shape
+        .fields
+        .iter()
+        .map(|field| (field.name.to_owned(), property(field)))
+        .collect();
+    let required: Vec<&str> = shape
+        .fields
+        .iter()
+        .filter(|field| field.required)
+        .map(|field| field.name)
+        .collect();
+    let groups: Vec<Json> = shape.one_of.iter().map(|group| one_of(group)).collect();
+    let mut map = json!({
+        "type": "object",
+        "properties": properties,
+        "required": required,
+        "additionalProperties": false,
+    });
+    if let Some(map) = map.as_object_mut()
+        && !groups.is_empty()
+    {
+        map.insert("allOf".to_owned(), Json::from(groups));
+    }
+    map
+}
+
+/// Exactly one of these fields is there.
+fn one_of(fields: &[&str]) -> Json {
+    let each: Vec<Json> = fields
+        .iter()
+        .map(|field| json!({"required": [field]}))
+        .collect();
+    json!({"oneOf": each})
+}
+
+fn property(field: &Field) -> Json {
+    let mut property = value(&field.value);
+    if let Some(map) = property.as_object_mut() {
+        map.insert("description".to_owned(), Json::from(field.about));
+    }
+    property
+}
+
+fn value(value: &Value) -> Json {
+    match value {
+        Value::Text("") => json!({"type": "string"}),
+        Value::Text(pattern) => json!({"type": "string", "pattern": pattern}),
+        // A pattern binds texts only.
+        Value::Scalar("") => json!({"type": ["string", "number", "boolean"]}),
+        Value::Scalar(pattern) => json!({"type": ["string", "number"], "pattern": pattern}),
+        Value::Number(least, most) => {
+            json!({"type": "integer", "minimum": least, "maximum": most})
+        }
+        Value::True => json!({"const": true}),
+        Value::Words(words) => json!({"enum": words()}),
+        Value::List(item) => json!({"type": "array", "items": self::value(item)}),
+        Value::Map(shape) => map(shape),
+        Value::WordOr(word, shape) => json!({"oneOf": [{"const": word}, map(shape)]}),
+    }
+}

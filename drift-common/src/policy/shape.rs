@@ -1,0 +1,338 @@
+//! The language's one description: which mappings there are, and which fields they have. The decoder takes the names from here, and the JSON
+//! schema is made from it.
+
+use super::{
+    compare::{Absence, Equal, Format, Keys},
+    expect::{FinalNewline, Redact, Severity},
+    guard::Mode,
+    reload::Signal,
+};
+
+/// A mapping with certain fields.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    /// What it is, with its article.
+    pub(crate) what: &'static str,
+    pub(crate) fields: &'static [Field],
+    /// Of each of these groups exactly one must be there.
+    pub(crate) one_of: &'static [&'static [&'static str]],
+}
+
+#[derive(Debug)]
+pub(crate) struct Field {
+    pub(crate) name: &'static str,
+    pub(crate) required: bool,
+    pub(crate) value: Value,
+    /// A sentence for the schema.
+    pub(crate) about: &'static str,
+}
+
+/// What can stand in a field.
+#[derive(Debug)]
+pub(crate) enum Value {
+    /// A text that this regular expression matches.
+    Text(&'static str),
+    /// A text or a number, whose text this regular expression matches.
+    Scalar(&'static str),
+    /// A whole number from the first to the second.
+    Number(u32, u32),
+    /// `true`.
+    True,
+    /// One of these words.
+    Words(fn() -> Vec<&'static str>),
+    List(&'static Value),
+    Map(&'static Shape),
+    /// One word, or a mapping.
+    WordOr(&'static str, &'static Shape),
+}
+
+const fn must(name: &'static str, value: Value, about: &'static str) -> Field {
+    Field {
+        name,
+        required: true,
+        value,
+        about,
+    }
+}
+
+const fn may(name: &'static str, value: Value, about: &'static str) -> Field {
+    Field {
+        name,
+        required: false,
+        value,
+        about,
+    }
+}
+
+/// The words of a table.
+macro_rules! words {
+    ($of:ty) => {
+        Value::Words(|| <$of>::ALL.iter().map(|(word, _)| *word).collect())
+    };
+}
+
+const NAME: Value =
+    Value::Text(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$");
+const VERSION: Value = Value::Text(r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$");
+const DURATION: Value = Value::Text(r"^(\d+h)?(\d+m)?(\d+s)?(\d+ms)?$");
+const ABSOLUTE: Value = Value::Text("^/.*[^/]$");
+const ANY: Value = Value::Text("");
+const POINTERS: Value = Value::List(&ANY);
+const PRINCIPAL: Value = Value::Scalar("^[^:,/]+$");
+
+pub(crate) static POLICY: Shape = Shape {
+    what: "a mapping with an activeVersion",
+    fields: &[
+        must(
+            "activeVersion",
+            VERSION,
+            "The version that must be there now.",
+        ),
+        may(
+            "mode",
+            words!(Mode),
+            "What to do on drift: observe (the default) or heal.",
+        ),
+        may("guard", Value::Map(&GUARD), "What holds healing back."),
+    ],
+    one_of: &[],
+};
+
+pub(crate) static GUARD: Shape = Shape {
+    what: "a mapping",
+    fields: &[may(
+        "backoff",
+        Value::Map(&BACKOFF),
+        "How long a path is left alone after it was healed.",
+    )],
+    one_of: &[],
+};
+
+pub(crate) static BACKOFF: Shape = Shape {
+    what: "a mapping",
+    fields: &[
+        may("first", DURATION, "After the first heal."),
+        may(
+            "factor",
+            Value::Number(1, 1000),
+            "So many times longer after each further one.",
+        ),
+        may("cap", DURATION, "Never longer."),
+    ],
+    one_of: &[],
+};
+
+pub(crate) static VERSION_SPEC: Shape = Shape {
+    what: "a mapping with policy, version and files",
+    fields: &[
+        must("policy", NAME, "The policy that this is a version of."),
+        must("version", VERSION, "A semantic version."),
+        may(
+            "files",
+            Value::List(&Value::Map(&FILE)),
+            "Regular files with their content.",
+        ),
+        may(
+            "environment",
+            Value::List(&Value::Map(&ENVIRONMENT)),
+            "What processes must find in their environment. Not supported yet.",
+        ),
+        may(
+            "dependencies",
+            Value::List(&Value::Map(&DEPENDENCY)),
+            "Versions of other policies that this one needs. Not supported yet.",
+        ),
+    ],
+    one_of: &[],
+};
+
+const PATH: Field = may("path", ABSOLUTE, "Absolute, spelt as the kernel would.");
+const PATH_BYTES: Field = may(
+    "pathBytes",
+    ANY,
+    "Instead of path, its base64: where it is not UTF-8.",
+);
+const ONE_PATH: &[&str] = &["path", "pathBytes"];
+const FILE_MODE: Field = may(
+    "mode",
+    Value::Scalar("^(0o)?[0-7]{3,5}$"),
+    "Permission bits, always octal. Left alone where it is not said.",
+);
+const OWNER: Field = may(
+    "owner",
+    PRINCIPAL,
+    "A name or an id. Left alone where it is not said.",
+);
+const GROUP: Field = may(
+    "group",
+    PRINCIPAL,
+    "A name or an id. Left alone where it is not said.",
+);
+const ON_DRIFT: Field = may(
+    "onDrift",
+    words!(Mode),
+    "For this path, instead of the policy's mode.",
+);
+const SEVERITY: Field = may("severity", words!(Severity), "How much a drift matters.");
+
+pub(crate) static FILE: Shape = Shape {
+    what: "a mapping with path and content",
+    fields: &[
+        PATH,
+        PATH_BYTES,
+        must("content", Value::Map(&CONTENT), "What the file must hold."),
+        FILE_MODE,
+        OWNER,
+        GROUP,
+        ON_DRIFT,
+        SEVERITY,
+        may(
+            "redact",
+            words!(Redact),
+            "What is hidden where contents are shown.",
+        ),
+        may(
+            "maxSize",
+            Value::Scalar("^[0-9]+(B|KiB|Ki|MiB|Mi)?$"),
+            "A larger file is not read, and not as declared.",
+        ),
+        may(
+            "finalNewline",
+            words!(FinalNewline),
+            "Whether one line end more or less at the end is a difference.",
+        ),
+        may(
+            "compare",
+            Value::WordOr("exact", &COMPARE),
+            "What counts as the same. Other than exact is not supported yet.",
+        ),
+        may(
+            "afterHeal",
+            Value::List(&Value::Map(&AFTER_HEAL)),
+            "What makes programs take a healed file in. Not supported yet.",
+        ),
+    ],
+    one_of: &[ONE_PATH],
+};
+
+pub(crate) static CONTENT: Shape = Shape {
+    what: "a mapping with `inline` or `file`",
+    fields: &[
+        may("inline", ANY, "Exactly these bytes."),
+        may("base64", Value::Scalar(""), "What `base64 FILE` prints."),
+        may(
+            "gzip",
+            Value::Scalar(""),
+            "What `gzip -c FILE | base64` prints.",
+        ),
+        may("dataUrl", Value::Text("^[Dd][Aa][Tt][Aa]:"), "RFC 2397."),
+        may("file", ANY, "A file in the policy folder or beneath it."),
+        may(
+            "digest",
+            Value::Text("^blake3:[0-9a-fA-F]{64}$"),
+            "Whatever has this digest.",
+        ),
+    ],
+    one_of: &[&["inline", "base64", "gzip", "dataUrl", "file", "digest"]],
+};
+
+pub(crate) static COMPARE: Shape = Shape {
+    what: "`exact` or a mapping with a format",
+    fields: &[
+        must("format", words!(Format), "What the file is written in."),
+        may(
+            "sets",
+            POINTERS,
+            "Lists whose order is free, as JSON pointers.",
+        ),
+        may("ignore", POINTERS, "What is not compared."),
+        may(
+            "equal",
+            Value::List(&Value::Map(&EQUAL)),
+            "Scalars that may be written in different ways.",
+        ),
+        may(
+            "manage",
+            POINTERS,
+            "What is declared; the rest belongs to others.",
+        ),
+        may(
+            "absent",
+            words!(Absence),
+            "What is the same as a key that is not there.",
+        ),
+        may(
+            "keys",
+            words!(Keys),
+            "Whether upper and lower case differ in keys.",
+        ),
+    ],
+    one_of: &[],
+};
+
+pub(crate) static EQUAL: Shape = Shape {
+    what: "a mapping with at and as",
+    fields: &[
+        must("at", ANY, "A JSON pointer."),
+        must("as", words!(Equal), "What they are compared as."),
+    ],
+    one_of: &[],
+};
+
+pub(crate) static AFTER_HEAL: Shape = Shape {
+    what: "a mapping with signal, reload, restart or command",
+    fields: &[
+        may("signal", words!(Signal), "Send this signal …"),
+        may("unit", ANY, "… to the main process of this unit …"),
+        may(
+            "process",
+            ABSOLUTE,
+            "… or to every process of this program.",
+        ),
+        may("reload", ANY, "Reload this unit."),
+        may("restart", ANY, "Restart this unit."),
+        may(
+            "command",
+            Value::List(&ANY),
+            "Run this program, without a shell.",
+        ),
+        may("timeout", DURATION, "What the command may take."),
+    ],
+    one_of: &[&["signal", "reload", "restart", "command"]],
+};
+
+pub(crate) static ENVIRONMENT: Shape = Shape {
+    what: "a mapping with process and variables",
+    fields: &[
+        must("process", ABSOLUTE, "The program."),
+        must(
+            "variables",
+            Value::List(&Value::Map(&VARIABLE)),
+            "What it must find.",
+        ),
+    ],
+    one_of: &[],
+};
+
+pub(crate) static VARIABLE: Shape = Shape {
+    what: "a mapping with name and value",
+    fields: &[
+        must("name", Value::Text("^[^=]+$"), "As in LANG."),
+        may("value", ANY, "Exactly this."),
+        may("absent", Value::True, "It must not be set."),
+    ],
+    one_of: &[&["value", "absent"]],
+};
+
+pub(crate) static DEPENDENCY: Shape = Shape {
+    what: "a mapping with policy and version",
+    fields: &[
+        must("policy", NAME, "The other policy."),
+        must(
+            "version",
+            Value::Scalar(""),
+            "A range of versions, as in >=1.2.0, <2.0.0.",
+        ),
+    ],
+    one_of: &[],
+};

@@ -1,0 +1,41 @@
+//! What the language has and the agent does not act on yet. It is refused: a policy must never promise what nobody does.
+
+use super::{PolicyVersion, Problems, compare::Compare, source::Place};
+
+/// A field, and where a version uses it.
+type NotYet = (&'static str, fn(&PolicyVersion) -> Vec<&Place>);
+
+/// Whoever makes the agent act on one of these takes its line away.
+const NOT_YET: [NotYet; 4] = [
+    ("environment", |version| {
+        let all = version.environment.iter();
+        all.map(|environment| &environment.process.at).collect()
+    }),
+    ("dependencies", |version| {
+        let all = version.dependencies.iter();
+        all.map(|dependency| &dependency.policy.at).collect()
+    }),
+    ("afterHeal", |version| {
+        let all = version.files.iter().flat_map(|file| &file.after_heal);
+        all.map(|action| &action.at).collect()
+    }),
+    ("compare.format", |version| {
+        let all = version.files.iter().map(|file| &file.compare);
+        all.filter(|compare| compare.value != Compare::Exact)
+            .map(|compare| &compare.at)
+            .collect()
+    }),
+];
+
+/// Says what of `version` nobody would act on.
+pub(super) fn refuse(version: &PolicyVersion, problems: &mut Problems) {
+    for (field, uses) in NOT_YET {
+        for at in uses(version) {
+            let problem = at.problem(format!("`{field}` is not supported yet"));
+            problems.push(
+                problem
+                    .help("this drift-agent would not act on it: remove it, or use one that does"),
+            );
+        }
+    }
+}
