@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! <state>/blobs/ab/cdef…   contents by their digest                                   blob
-//! <state>/last-good        what was declared last, complete                           snapshot
+//! <state>/last-good        the policy folder as it was when it was good last          snapshot
 //! <state>/state.redb       versions seen, active and good; brakes: a cache            state
 //! ```
 //!
@@ -11,6 +11,7 @@
 //! can be lost without the others. The folder is held by its descriptor, and no link in it is followed. One process at a time: the agent's lock.
 
 mod blob;
+mod declared;
 mod error;
 mod folder;
 mod room;
@@ -18,14 +19,15 @@ mod snapshot;
 mod state;
 
 pub use blob::MOST_BLOB;
+pub use declared::InForce;
 pub use error::{Changed, StoreError};
 pub use room::Usage;
-pub use snapshot::Saved;
+pub use snapshot::Restored;
 pub use state::{Activation, HeldBrake, MOST_RETAINED, MOST_VERSIONS, Seen, State};
 
 use std::{
-    path::Path,
-    sync::{Mutex, MutexGuard, PoisonError},
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
 };
 
 use blake3::Hash;
@@ -40,6 +42,7 @@ const BATCH: usize = 16 << 20;
 
 #[derive(Debug)]
 pub struct Store {
+    path: PathBuf,
     folder: Folder,
     blobs: Blobs,
     state: State,
@@ -47,6 +50,10 @@ pub struct Store {
     /// Held by whoever adds or removes blobs.
     room: Mutex<Room>,
     notes: Vec<String>,
+    /// Counts what has come into force.
+    turns: AtomicU64,
+    /// The turn of what was kept last.
+    kept: Mutex<u64>,
 }
 
 impl Store {
@@ -66,12 +73,15 @@ impl Store {
         let mut notes = Vec::new();
         let state = State::open(&folder, &mut notes)?;
         Ok(Self {
+            path: state_dir.to_owned(),
             folder,
             blobs,
             state,
             quota,
             room: Mutex::new(room),
             notes,
+            turns: AtomicU64::new(0),
+            kept: Mutex::new(0),
         })
     }
 

@@ -54,7 +54,7 @@ pub enum StoreError {
     #[error("{}", versions_changed(.changed))]
     VersionChanged { changed: Vec<Changed> },
     #[error("the saved last good policies cannot be used: {why}")]
-    Snapshot { why: String },
+    LastGood { why: String },
 }
 
 impl StoreError {
@@ -71,7 +71,7 @@ impl StoreError {
             Self::TooLarge { .. } => "blob-too-large",
             Self::Quota { .. } => "store-quota",
             Self::VersionChanged { .. } => "version-changed",
-            Self::Snapshot { .. } => "last-good-unusable",
+            Self::LastGood { .. } => "last-good-unusable",
         }
     }
 

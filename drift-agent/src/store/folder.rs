@@ -52,10 +52,11 @@ impl Folder {
 
     /// The folder `name` in this one, made if it is not there. Where something else has the name it is removed, if it is not a folder
     /// itself: nothing but folders of the store belongs there.
-    pub(super) fn folder(&self, name: &str) -> io::Result<Self> {
+    pub(super) fn folder(&self, name: impl AsRef<OsStr>) -> io::Result<Self> {
+        let name = name.as_ref();
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         for _ in 0..3 {
-            match self.open(OsStr::new(name), flags, 0) {
+            match self.open(name, flags, 0) {
                 Ok(fd) => {
                     let mode = Mode::from_raw_mode(PRIVATE_FOLDER);
                     if Mode::from_raw_mode(fstat(&fd)?.st_mode) != mode {
@@ -70,7 +71,7 @@ impl Folder {
                         Err(error) => return Err(error.into()),
                     }
                 }
-                Err(Errno::LOOP | Errno::NOTDIR) => self.remove(name)?,
+                Err(Errno::LOOP | Errno::NOTDIR) => self.remove_name(name)?,
                 Err(error) => return Err(error.into()),
             }
         }
@@ -189,6 +190,18 @@ impl Folder {
         }
     }
 
+    /// Removes everything in it. `depth`: folders in each other, at most.
+    pub(super) fn clear(&self, depth: usize) -> io::Result<()> {
+        for name in self.names()? {
+            if let Some(folder) = self.existing(&name)? {
+                let depth = depth.checked_sub(1).ok_or(Errno::NAMETOOLONG)?;
+                folder.clear(depth)?;
+            }
+            self.remove_name(&name)?;
+        }
+        Ok(())
+    }
+
     /// Its names, without `.` and `..`.
     pub(super) fn names(&self) -> io::Result<Vec<std::ffi::OsString>> {
         use std::os::unix::ffi::OsStrExt;
@@ -237,12 +250,13 @@ impl Unnamed<'_> {
     }
 
     /// Takes `name` in `folder`, on the same file system. Whatever had it is gone; a link is replaced, not followed.
-    pub(super) fn take_name(mut self, folder: &Folder, name: &str) -> io::Result<()> {
+    pub(super) fn take_name(mut self, folder: &Folder, name: impl AsRef<OsStr>) -> io::Result<()> {
+        let name = name.as_ref();
         if let Some(temporary) = &self.temporary {
             let place = || renameat(&self.folder.fd, temporary, &folder.fd, name);
             match place() {
                 Err(Errno::ISDIR) => {
-                    folder.remove(name)?;
+                    folder.remove_name(name)?;
                     place()?;
                 }
                 other => other?,

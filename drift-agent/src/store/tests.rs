@@ -4,6 +4,7 @@ use super::*;
 use tempfile::TempDir;
 
 mod blobs;
+mod crash;
 mod snapshot;
 mod state;
 
@@ -21,7 +22,7 @@ fn open(dir: &Path) -> Store {
 }
 
 /// Where a blob is.
-fn blob_path(dir: &Path, digest: &Hash) -> std::path::PathBuf {
+fn blob_path(dir: &Path, digest: &Hash) -> PathBuf {
     let hex = digest.to_hex();
     dir.join("blobs").join(&hex[..2]).join(&hex[2..])
 }
