@@ -4,8 +4,9 @@ use std::{fs, process::Command};
 
 use anyhow::{Result, ensure};
 use drift_tests::{
-    agent::{Agent, has_probes, is_built, program},
+    agent::{Agent, SOON, has_probes, is_built, program},
     scene::{DEFAULT, HEAL_AT_ONCE, Scene, file},
+    wait,
 };
 
 /// Runs the agent on a scene until it ends by itself: status and standard error.
@@ -198,7 +199,11 @@ fn a_start_with_a_bad_folder_goes_on_with_the_last_good_policies_and_heals() -> 
     let files = [file("app.conf", "declared\n")];
     scene.lay_out(&files)?;
     scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
-    drop(Agent::start(&scene, &[])?);
+    let agent = Agent::start(&scene, &[])?;
+    let kept = scene.root().join("state/last-good");
+    wait::until(SOON, || kept.exists().then_some(()).ok_or("not kept"))
+        .map_err(anyhow::Error::msg)?;
+    drop(agent);
     let app = scene.at("app.conf");
     let bad = |spoil: &dyn Fn() -> std::io::Result<()>| -> Result<Agent> {
         spoil()?;
