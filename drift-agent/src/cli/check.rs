@@ -95,7 +95,7 @@ impl Check {
             &snapshot.files,
             threads.min(MOST_THREADS),
             |declared, observed| {
-                let drifts = compare::file(declared, &observed);
+                let drifts = compare::differences(declared, &observed);
                 if drifts.is_empty() {
                     return None;
                 }
@@ -171,11 +171,11 @@ fn json(records: &[Record]) -> Result<()> {
 fn summary(files: usize, drifting: usize, took: Duration) -> String {
     let took = took.as_secs_f64();
     match (files, drifting) {
-        (0, _) => "the policies declare no files: nothing to look at\n".to_owned(),
-        (files, 0) => format!("all {files} files are as declared ({took:.2} s)\n"),
+        (0, _) => "the policies declare no paths: nothing to look at\n".to_owned(),
+        (files, 0) => format!("all {files} paths are as declared ({took:.2} s)\n"),
         (files, drifting) => {
             let right = files - drifting;
-            format!("{right} of {files} files are as declared, {drifting} are not ({took:.2} s)\n")
+            format!("{right} of {files} paths are as declared, {drifting} are not ({took:.2} s)\n")
         }
     }
 }
@@ -191,8 +191,14 @@ fn status(records: &[Record]) -> u8 {
 /// What a kind of drift adds to the status.
 const fn bit(drift: Drift) -> u8 {
     match drift {
+        Drift::Unexpected => 1,
         Drift::Missing => 2,
-        Drift::Content | Drift::Type | Drift::Mode | Drift::Owner | Drift::Relocated => 4,
+        Drift::Content
+        | Drift::Type
+        | Drift::Mode
+        | Drift::Owner
+        | Drift::LinkTarget
+        | Drift::Relocated => 4,
         Drift::Unreadable | Drift::Unstable => 16,
     }
 }

@@ -105,7 +105,8 @@ mod tests {
             3,
             |declared, observed| {
                 judged.fetch_add(1, Ordering::Relaxed);
-                (!compare::file(declared, &observed).is_empty()).then(|| declared.path.clone())
+                (!compare::differences(declared, &observed).is_empty())
+                    .then(|| declared.path.clone())
             },
             |done| {
                 assert!(done >= last);

@@ -117,6 +117,8 @@ fn sides(kind: Drift, declared: &State, observed: &State) -> Option<String> {
         }
         Drift::Content
         | Drift::Missing
+        | Drift::Unexpected
+        | Drift::LinkTarget
         | Drift::Relocated
         | Drift::Unreadable
         | Drift::Unstable => None,
