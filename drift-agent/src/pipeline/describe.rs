@@ -112,7 +112,7 @@ impl Pipeline {
     pub(super) fn reader(actor: &Actor) -> String {
         format!(
             "{} (pid {})",
-            crate::report::printable(&actor.comm.to_string_lossy()),
+            drift_common::escape::printable(&actor.comm.to_string_lossy()),
             actor.pid
         )
     }

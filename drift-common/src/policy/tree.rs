@@ -13,8 +13,8 @@ mod tag;
 use std::sync::Arc;
 
 use super::{problem::Problems, source::Source};
-pub(crate) use crate::yaml::Value;
 use crate::yaml;
+pub(crate) use crate::yaml::Value;
 
 /// Documents in one file, at most.
 const MAX_DOCUMENTS: usize = 1000;

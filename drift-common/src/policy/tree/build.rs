@@ -3,8 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use super::{
-    Entry, Kind, MAX_DEPTH, MAX_DOCUMENTS, MAX_NODES, MAX_SCALAR, MAX_TEXT, Node, Span,
-    Value,
+    Entry, Kind, MAX_DEPTH, MAX_DOCUMENTS, MAX_NODES, MAX_SCALAR, MAX_TEXT, Node, Span, Value,
     size::Size,
     tag::{self, Wrong},
 };
@@ -190,8 +189,7 @@ impl<'s> Builder<'s> {
                     ));
                 }
                 let Some(node) = self.anchors.get(&anchor) else {
-                    let (message, help) =
-                        yaml::explain("while parsing node, found unknown anchor");
+                    let (message, help) = yaml::explain("while parsing node, found unknown anchor");
                     return Err(self.fatal(span, message, help.unwrap_or_default()));
                 };
                 let size = Size::of(node);
