@@ -8,6 +8,7 @@
 
 mod canonical;
 mod diff;
+mod edit;
 mod env;
 mod ini;
 mod json;
@@ -22,6 +23,7 @@ mod value;
 mod yaml;
 
 pub use diff::{Difference, Differences, Kind, MAX_DIFFERENCES, Side, compare};
+pub use edit::{EditError, edit};
 pub use pointer::{PatternError, Pointer, Token};
 pub use rules::{Absence, Equal, Heed, Keys, Rules};
 pub use value::{MAX_DEPTH, MAX_NODES, Tree};

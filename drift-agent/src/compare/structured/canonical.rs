@@ -1,6 +1,9 @@
 //! One form for every way of writing the same value, under the rules of its place.
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashMap},
+};
 
 use super::{
     number,
@@ -95,7 +98,7 @@ pub(super) fn groups<'n>(entries: &'n [Entry], place: &Place<'_>) -> Groups<'n> 
     let any_case = place.rules.is_any_case();
     let mut groups = Groups {
         order: Vec::with_capacity(entries.len()),
-        of: std::collections::HashMap::with_capacity(entries.len()),
+        of: HashMap::with_capacity(entries.len()),
     };
     for entry in entries {
         if is_absent(&entry.value, place.rules.absence) {
@@ -117,7 +120,7 @@ pub(super) fn groups<'n>(entries: &'n [Entry], place: &Place<'_>) -> Groups<'n> 
 pub(super) struct Groups<'n> {
     /// The first entry of each key, and the values of all.
     pub(super) order: Vec<(&'n Entry, Vec<&'n Node>)>,
-    of: std::collections::HashMap<Cow<'n, str>, usize>,
+    of: HashMap<Cow<'n, str>, usize>,
 }
 
 impl<'n> Groups<'n> {
@@ -125,6 +128,29 @@ impl<'n> Groups<'n> {
         let (_, values) = self.order.get(*self.of.get(key)?)?;
         Some(values)
     }
+}
+
+/// Where each key of a map stands among its entries, also where its value counts as absent.
+pub(super) struct Positions<'n> {
+    pub(super) order: Vec<(Cow<'n, str>, Vec<usize>)>,
+    pub(super) of: HashMap<Cow<'n, str>, usize>,
+}
+
+pub(super) fn positions(entries: &[Entry], any_case: bool) -> Positions<'_> {
+    let mut positions = Positions {
+        order: Vec::new(),
+        of: HashMap::new(),
+    };
+    for (index, entry) in entries.iter().enumerate() {
+        let key = key(entry, any_case);
+        if let Some(at) = positions.of.get(&key) {
+            positions.order[*at].1.push(index);
+        } else {
+            positions.of.insert(key.clone(), positions.order.len());
+            positions.order.push((key, vec![index]));
+        }
+    }
+    positions
 }
 
 /// The same for two values exactly when they count as the same here.

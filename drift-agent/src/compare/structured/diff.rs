@@ -84,6 +84,25 @@ impl Differences {
 /// difference of kind [`Kind::Equivalent`] (none, where only some keys are managed: the rest is not looked at).
 #[must_use]
 pub fn compare(declared: &Tree, observed: &Tree, rules: &Rules) -> Differences {
+    let mut found = values(declared, observed, rules);
+    let (one, other) = (declared.text.as_bytes(), observed.text.as_bytes());
+    let is_written_alike = || text::exact(one, other, rules.into()) == text::Exact::Same;
+    if found.list.is_empty()
+        && rules.manages_all()
+        && (declared.marked != observed.marked || !is_written_alike())
+    {
+        found.list.push(Difference {
+            pointer: Pointer::default(),
+            kind: Kind::Equivalent,
+            declared: None,
+            observed: None,
+        });
+    }
+    found
+}
+
+/// What differs in more than the way of writing.
+pub(super) fn values(declared: &Tree, observed: &Tree, rules: &Rules) -> Differences {
     let mut walk = Walk {
         format: declared.format,
         tokens: Vec::new(),
@@ -95,22 +114,6 @@ pub fn compare(declared: &Tree, observed: &Tree, rules: &Rules) -> Differences {
         walk.document = (count > 1).then_some(index);
         let (one, other) = (declared.documents.get(index), observed.documents.get(index));
         walk.node(&Place::document(rules, index), one, other);
-    }
-    if walk.found.list.is_empty()
-        && rules.manages_all()
-        && (declared.marked != observed.marked
-            || text::exact(
-                declared.text.as_bytes(),
-                observed.text.as_bytes(),
-                rules.into(),
-            ) != text::Exact::Same)
-    {
-        walk.found.list.push(Difference {
-            pointer: Pointer::default(),
-            kind: Kind::Equivalent,
-            declared: None,
-            observed: None,
-        });
     }
     walk.found
 }

@@ -1,6 +1,7 @@
 //! Two texts -> what differs.
 
 mod cases;
+mod edit;
 mod formats;
 mod properties;
 mod refused;

@@ -40,9 +40,11 @@ impl Reader<'_> {
         let mut entries = Vec::with_capacity(table.len());
         for (key, item) in table.iter() {
             if let Some(node) = self.item(item, depth)? {
+                let start = table.key(key).and_then(toml_edit::Key::span);
+                let start = start.map_or(node.span.start(), |span| span.start);
                 entries.push(Entry {
                     key: key.into(),
-                    span: node.span,
+                    span: Span::new(start.min(node.span.start()), node.span.end()),
                     merged: false,
                     value: node,
                 });

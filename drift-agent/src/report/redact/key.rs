@@ -42,13 +42,13 @@ const KEYS: [&str; 13] = [
     "shared",
     "service",
     "account",
-    "host",
+    "preshared",
     "session",
     "license",
 ];
 
 /// Last words that say what of a secret it is, and not the secret: `passwordFile`, `token_ttl`, `PasswordAuthentication`.
-const ABOUT: [&str; 44] = [
+const ABOUT: [&str; 45] = [
     "file",
     "files",
     "path",
@@ -77,6 +77,7 @@ const ABOUT: [&str; 44] = [
     "endpoint",
     "type",
     "algorithm",
+    "algorithms",
     "alg",
     "method",
     "count",
@@ -231,7 +232,8 @@ mod tests {
             "max_tokens",
             "tokenizer",
             "AuthorizedKeysFile",
-            "passwordMinLength".trim_end_matches("Length"),
+            "passwordMinLength",
+            "HostKey",
             "cookie_domain",
             "host",
             "listen",

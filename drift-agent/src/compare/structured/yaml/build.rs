@@ -111,13 +111,21 @@ impl<'t> Builder<'t> {
         }
     }
 
-    /// A text of several lines ends with its last character that is not white space: what follows belongs to nobody.
+    /// A text of several lines ends with its last character that is not white space: what follows belongs to nobody. One in a block begins
+    /// with its `|` or `>`; the parser says where its first line does.
     fn trimmed(&self, span: Span, style: ScalarStyle) -> Span {
         let text = &self.text[span.range()];
         match style {
             ScalarStyle::SingleQuoted | ScalarStyle::DoubleQuoted => span,
-            ScalarStyle::Plain | ScalarStyle::Literal | ScalarStyle::Folded => {
-                Span::new(span.start(), span.start() + text.trim_end().len())
+            ScalarStyle::Plain => Span::new(span.start(), span.start() + text.trim_end().len()),
+            ScalarStyle::Literal | ScalarStyle::Folded => {
+                let end = span.start() + text.trim_end().len();
+                let start = if text.starts_with(['|', '>', '&', '!']) && is_header(text) {
+                    span.start()
+                } else {
+                    block_header(self.text, span.start()).unwrap_or(span.start())
+                };
+                Span::new(start, end.max(start))
             }
         }
     }
@@ -273,6 +281,25 @@ fn scalar(text: Cow<'_, str>, style: ScalarStyle, tag: Option<&Tag>, span: Span)
     let mut node = Node::new(span, value);
     node.tag = tag.filter(|tag| !is_own(tag)).map(Into::into);
     node
+}
+
+/// Where the `|` or `>` stands of the block whose first line begins at byte `at`.
+fn block_header(text: &str, at: usize) -> Option<usize> {
+    let before = text[..at].trim_end();
+    let line = before.rfind('\n').map_or(0, |end| end + 1);
+    let mut marks = before[line..].match_indices(['|', '>']);
+    marks.find_map(|(column, _)| {
+        let is_apart = column == 0 || before[line..][..column].ends_with([' ', '\t']);
+        (is_apart && is_header(&before[line + column..])).then_some(line + column)
+    })
+}
+
+/// Whether the first line of `text` ends as one that begins a block does: `|`, `>2-`, perhaps with a comment.
+fn is_header(text: &str) -> bool {
+    let line = text.lines().next().unwrap_or_default();
+    let line = line.split(" #").next().unwrap_or_default().trim_end();
+    let mark = line.trim_end_matches(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-'));
+    mark.ends_with(['|', '>'])
 }
 
 /// Tags of the core schema say only what is there anyway.
