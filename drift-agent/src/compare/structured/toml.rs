@@ -79,8 +79,10 @@ impl Reader<'_> {
         let value = match value {
             toml_edit::Value::String(text) => Value::Text(text.value().as_str().into()),
             toml_edit::Value::Integer(number) => Value::Integer(number.value().to_string().into()),
-            toml_edit::Value::Float(number) => {
-                Value::Float(format!("{:e}", number.value()).to_lowercase().into())
+            // As it is written: not every decimal is what a float makes of it.
+            toml_edit::Value::Float(_) => {
+                let written = self.text.get(span.clone()).unwrap_or_default();
+                Value::Float(written.replace('_', "").into())
             }
             toml_edit::Value::Boolean(is) => Value::Bool(*is.value()),
             toml_edit::Value::Datetime(time) => Value::Time(time.value().to_string().into()),

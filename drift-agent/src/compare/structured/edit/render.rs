@@ -36,7 +36,7 @@ pub(super) fn json(node: &Node, lines: Option<(&str, &str, &str)>) -> String {
             text.to_string()
         }
         Value::Text(text) => quoted(text),
-        Value::List(items) => bracketed(['[', ']'], lines, items, |item, lines| json(item, lines)),
+        Value::List(items) => bracketed(['[', ']'], lines, items, json),
         Value::Map(entries) => bracketed(['{', '}'], lines, entries, |entry, lines| {
             format!("{}: {}", quoted(&entry.key), json(&entry.value, lines))
         }),
@@ -84,8 +84,6 @@ pub(super) fn toml(node: &Node) -> String {
                 .collect();
             format!("{{ {} }}", entries.join(", "))
         }
-        // TOML wants a point or an exponent, and knows neither case.
-        Value::Float(text) => text.replace("nan", "nan").replace("infinity", "inf"),
         _ => json(node, None),
     }
 }

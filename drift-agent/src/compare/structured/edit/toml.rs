@@ -53,7 +53,7 @@ pub(super) fn apply(
                 .iter()
                 .filter_map(|index| parent.entries()?.get(*index));
             for entry in entries {
-                remove(splices, &entry.value, true).ok_or_else(|| {
+                remove(splices, &entry.value).ok_or_else(|| {
                     unsupported(pointer, "it cannot be told apart from what is around it")
                 })?;
             }
@@ -119,7 +119,7 @@ fn path(pointer: &Pointer) -> Option<Vec<String>> {
 }
 
 /// Takes out the line of a value, or the header and all lines of a table.
-fn remove(splices: &mut Splices<'_>, node: &Node, whole_line: bool) -> Option<()> {
+fn remove(splices: &mut Splices<'_>, node: &Node) -> Option<()> {
     let text = splices.text;
     match &node.value {
         Value::Map(entries) if !is_inline(text, node) => {
@@ -130,7 +130,7 @@ fn remove(splices: &mut Splices<'_>, node: &Node, whole_line: bool) -> Option<()
             }
             entries
                 .iter()
-                .try_for_each(|entry| remove(splices, &entry.value, whole_line))
+                .try_for_each(|entry| remove(splices, &entry.value))
         }
         Value::List(items)
             if node.span.range().is_empty() || text[node.span.range()].starts_with("[[") =>

@@ -223,7 +223,7 @@ fn toml_is_tables() {
         "a = '1979-05-27'\n",
         "changed /a 1979-05-27 -> \"1979-05-27\"",
     );
-    check(Toml, "a = 1\n", "a = 1.0\n", "changed /a 1 -> 1e0");
+    check(Toml, "a = 1\n", "a = 1.0\n", "changed /a 1 -> 1.0");
     check(
         Toml,
         "[[a]]\nb = 1\n",

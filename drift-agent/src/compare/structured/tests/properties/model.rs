@@ -195,9 +195,8 @@ impl Model {
     }
 
     fn write(&self, format: Format, writer: &mut Writer) -> String {
-        let entries = match self {
-            Model::Map(entries) => entries,
-            _ => return String::new(),
+        let Model::Map(entries) = self else {
+            return String::new();
         };
         match format {
             Format::Json | Format::Json5 => writer.json(self, 0) + writer.dice.pick(&["", "\n"]),
