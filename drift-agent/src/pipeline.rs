@@ -17,7 +17,7 @@ pub use work::remove_leftovers;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
-    io,
+    io::{self, IsTerminal},
     path::Path,
     sync::Arc,
     time::{Duration, Instant},
@@ -295,7 +295,12 @@ impl Pipeline {
     }
 
     fn say_rejected(&mut self, rejected: &Rejected) -> Result<(), PipelineError> {
-        eprintln!("{rejected}");
+        // A line of a policy may hold a secret: it is shown to who sits there, never to a log.
+        if io::stderr().is_terminal() {
+            eprintln!("{rejected}");
+        } else {
+            eprintln!("{}", rejected.plain());
+        }
         let mut record = Record::new(Event::PolicyRejected);
         record.reason = Some(rejected.reason());
         record.message = Some(format!(
@@ -361,16 +366,14 @@ impl Pipeline {
         self.losses.forget();
         self.say_activated(&old)?;
         let cause = if first { Cause::Start } else { Cause::Policy };
-        if first {
-            self.first = Some(self.paths.len());
+        // Policies that change during the first scan make it longer, or shorter.
+        if self.first.is_some() {
+            self.first = Some(self.paths.iter().filter(|state| !state.looked).count());
         }
         for index in 0..self.paths.len() {
             self.look(index, cause, true);
         }
-        if self.paths.is_empty() {
-            self.ready()?;
-        }
-        Ok(())
+        self.ready()
     }
 
     /// The kernel tables are too small for what is declared now: load the programs anew.

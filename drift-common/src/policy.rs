@@ -26,7 +26,7 @@
 //!   guard: {backoff: {first: 2s, factor: 3, cap: 300s}}   # optional, these are the defaults
 //! ```
 //!
-//! The way is [`Source`] -> [`parse`] -> [`Document`]s -> [`validate`] -> [`Lineage`]s. Both collect [`Problems`] instead of stopping at the
+//! The way is [`Source`] -> [`parse()`] -> [`Document`]s -> [`validate()`] -> [`Lineage`]s. Both collect [`Problems`] instead of stopping at the
 //! first. Nothing here reads a file or a clock.
 //!
 //! * A file mode is always octal, with or without quotes, as `chmod` takes it: `"0644"`, `0644`, `644` and `0o644` are the same. (With

@@ -58,7 +58,7 @@ pub fn change(change: &Change) {
     // A writer that has just opened a file is not urgent. What is complete must wake the reader even when not urgent ones lie before it, which the
     // ring's own rule ("wake when the reader had caught up") would not.
     let wake = match change.level {
-        Level::Clean | Level::Open => BPF_RB_NO_WAKEUP,
+        Level::Clean | Level::Stirred | Level::Open => BPF_RB_NO_WAKEUP,
         Level::Done => BPF_RB_FORCE_WAKEUP,
     };
     send(&CHANGES, &event, u64::from(wake));
@@ -97,7 +97,7 @@ pub fn mark(slot: u32) {
 /// Tells that an object's inode was made dirty without naming a process: a read that updates the access time does that too.
 #[inline(always)]
 pub fn stirred(slot: u32, key: Key) {
-    if !raise(slot, Level::Open) {
+    if !raise(slot, Level::Stirred) {
         return;
     }
     let event = Event {

@@ -4,7 +4,7 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf},
 };
-use drift_common::abi::{Counter, Key, NameKey, Slot};
+use drift_common::abi::{Counter, Key, Learned, NameKey, Slot};
 
 use crate::call::Call;
 
@@ -62,7 +62,7 @@ pub static LOADED: LruHashMap<[u32; 3], u64> = LruHashMap::with_max_entries(16_3
 
 /// What the agent's own threads opened last, by thread id: how the agent learns the kernel's name of an inode.
 #[map]
-pub static LEARNED: LruHashMap<u32, Key> = LruHashMap::with_max_entries(1_024, 0);
+pub static LEARNED: LruHashMap<u32, Learned> = LruHashMap::with_max_entries(1_024, 0);
 
 /// One cell per CPU and [`Counter`].
 #[map]

@@ -43,10 +43,20 @@ pub fn has_probes(test: &str) -> bool {
     false
 }
 
+/// The contract that every record keeps.
+fn schema() -> Result<jsonschema::Validator> {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/record.schema.json");
+    let text = fs::read_to_string(path).with_context(|| path.to_owned())?;
+    jsonschema::validator_for(&serde_json::from_str(&text)?)
+        .context("docs/record.schema.json is no schema")
+}
+
 /// What an agent has said so far.
 #[derive(Debug, Default)]
 struct Said {
     records: Vec<Value>,
+    /// What the schema refuses, and why.
+    refused: Vec<String>,
     ended: bool,
 }
 
@@ -121,6 +131,7 @@ impl Agent {
             .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("starting {command:?}"))?;
+        let schema = schema()?;
         let ear = Arc::new(Ear::default());
         let stderr = Arc::new(Mutex::new(String::new()));
         let out = child.stdout.take().context("no standard output")?;
@@ -130,7 +141,13 @@ impl Agent {
             std::thread::spawn(move || {
                 for line in BufReader::new(out).lines().map_while(Result::ok) {
                     let record = serde_json::from_str(&line).unwrap_or(Value::String(line));
-                    records.said().records.push(record);
+                    let verdict = schema
+                        .validate(&record)
+                        .map_err(|error| format!("{error}: {record}"));
+                    let mut said = records.said();
+                    said.refused.extend(verdict.err());
+                    said.records.push(record);
+                    drop(said);
                     records.more.notify_all();
                 }
                 records.said().ended = true;
@@ -192,6 +209,9 @@ impl Agent {
         let end = Instant::now() + SOON;
         let mut said = self.ear.said();
         loop {
+            if let Some(refused) = said.refused.first() {
+                bail!("a record that docs/record.schema.json refuses: {refused}");
+            }
             if let Some(found) = look(&said.records[mark..]) {
                 return Ok(found);
             }

@@ -46,6 +46,8 @@ fn every_way_an_ordinary_tool_drifts_a_file_is_seen_attributed_and_healed() -> R
     let app = scene.at("app.conf");
     let name = app.display().to_string();
     let limits = scene.at("sub/limits.conf");
+    // Never a file of the machine: were the link not healed, what follows would write through it.
+    let bait = scene.elsewhere().join("bait").display().to_string();
 
     drifts(&agent, &app, "content", || {
         tool("sed", &["-i", "s/80/81/", &name])
@@ -78,7 +80,7 @@ fn every_way_an_ordinary_tool_drifts_a_file_is_seen_attributed_and_healed() -> R
         tool("mv", &[&scene.elsewhere().join("new"), &app])
     })?;
     drifts(&agent, &app, "content", || {
-        tool("cp", &["/etc/passwd", &name])
+        tool("cp", &["/proc/self/status", &name])
     })?;
     drifts(&agent, &app, "mode", || tool("chmod", &["666", &name]))?;
     drifts(&agent, &app, "owner", || tool("chown", &["1234", &name]))?;
@@ -86,15 +88,14 @@ fn every_way_an_ordinary_tool_drifts_a_file_is_seen_attributed_and_healed() -> R
     drifts(&agent, &app, "missing", || {
         tool("mv", &[&app, &scene.elsewhere().join("away")])
     })?;
-    drifts(&agent, &app, "type", || {
-        tool("ln", &["-sf", "/etc/passwd", &name])
-    })?;
-    drifts(&agent, &app, "type", || {
-        tool("sh", &["-c", &format!("rm {name}; exec mkfifo {name}")])
-    })?;
-    drifts(&agent, &app, "type", || {
-        tool("sh", &["-c", &format!("rm {name}; exec mkdir {name}")])
-    })?;
+    drifts(&agent, &app, "type", || tool("ln", &["-sf", &bait, &name]))?;
+    // One process, so that nobody heals between its two calls.
+    for make in ["mkfifo", "mkdir"] {
+        drifts(&agent, &app, "type", || {
+            let script = format!("import os; os.unlink('{name}'); os.{make}('{name}')");
+            tool("python3", &["-c", &script])
+        })?;
+    }
     drifts(&agent, &limits, "missing", || {
         tool("rm", &["-r", &scene.at("sub").display().to_string()])
     })?;

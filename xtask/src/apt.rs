@@ -105,6 +105,7 @@ fn not_installed<'a>(packages: &[&'a str]) -> Vec<&'a str> {
 fn install_step(packages: &[&str]) -> Step {
     Step::new(format!("install {}", packages.join(" ")), "apt-get")
         .args(["install", "-y", "-q", "--no-install-recommends"])
+        .args(["-o", "Dpkg::Use-Pty=0"]) // no progress bars in logs
         .args(packages)
         .env("DEBIAN_FRONTEND", "noninteractive")
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fs::{self, File},
+    io::{self, IsTerminal},
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -128,7 +129,13 @@ fn start(settings: Settings) -> Result<()> {
     // One agent for a state folder: two would heal against each other.
     let _lock = lock(&settings.state)?;
     let (outcome, basis) = declare::look(&settings.policies, Path::new("/"), settings.mode);
-    let snapshot = outcome.map_err(|rejected| anyhow::anyhow!("{rejected}"))?;
+    let snapshot = outcome.map_err(|rejected| {
+        if io::stderr().is_terminal() {
+            anyhow::anyhow!("{rejected}")
+        } else {
+            anyhow::anyhow!("{}", rejected.plain())
+        }
+    })?;
     let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
     pipeline::remove_leftovers(
         &host,

@@ -90,6 +90,7 @@ mod tests {
                 },
             }),
             known: Known::default(),
+            writers: 0,
         }
     }
 

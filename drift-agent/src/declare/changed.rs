@@ -44,6 +44,8 @@ pub struct Changes {
     notify: Option<Notify>,
     /// Whether inotify may be used at all.
     may_notify: bool,
+    /// How often stamps are compared without it.
+    poll_alone: Duration,
     /// Whether inotify sees everything that it could see. A person has been told when not.
     complete: bool,
     poll_at: Instant,
@@ -59,14 +61,15 @@ impl Changes {
     /// # Panics
     /// Outside of a tokio runtime with I/O and time.
     pub fn since(basis: Basis) -> Self {
-        Self::new(basis, true)
+        Self::new(basis, true, POLL_ALONE)
     }
 
-    fn new(basis: Basis, may_notify: bool) -> Self {
+    fn new(basis: Basis, may_notify: bool, poll_alone: Duration) -> Self {
         let mut changes = Self {
             basis,
             notify: None,
             may_notify,
+            poll_alone,
             complete: true,
             poll_at: Instant::now(),
             events: None,
@@ -138,7 +141,7 @@ impl Changes {
         if self.complete && self.notify.is_some() {
             POLL
         } else {
-            POLL_ALONE
+            self.poll_alone
         }
     }
 
@@ -163,7 +166,7 @@ impl Changes {
             if was_complete {
                 log::warn!(
                     "{error}; the policy folder is looked at every {} s instead",
-                    POLL_ALONE.as_secs()
+                    self.poll_alone.as_secs()
                 );
             }
         }

@@ -61,7 +61,7 @@ impl<'f> Contents<'f> {
         let shown = escape::path_name(path);
         let opened = open_beneath(self.dir, path, ResolveFlags::BENEATH)
             .map_err(|errno| match errno {
-                Errno::NOENT => format!("there is no file {}", escape::path_name(&whole)),
+                Errno::NOENT => format!("there is no file {shown} in the policy folder"),
                 Errno::XDEV => format!("a link makes {shown} lead out of the policy folder"),
                 errno => format!("{shown} cannot be read: {}", io::Error::from(errno)),
             })

@@ -7,7 +7,7 @@ use std::{
 
 use drift_common::{escape, policy::Problems};
 
-/// Why policies were not taken. Displayed for people, with all there is to say.
+/// Why policies were not taken. Displayed for the people of this node, with all there is to say and the lines it is said of.
 #[derive(Debug, thiserror::Error)]
 pub enum Rejected {
     #[error("cannot read the policy folder {}: {source}{}", escape::path(.folder), remedy(.source))]
@@ -23,7 +23,7 @@ pub enum Rejected {
         escape::path(.folder)
     )]
     Changing { folder: PathBuf },
-    #[error("{}", Invalid(.problems, *.files))]
+    #[error("{problems}\n{}", summary(.problems, *.files))]
     Invalid {
         problems: Problems,
         /// Policy files there are, with problems or without.
@@ -40,6 +40,18 @@ impl Rejected {
             Self::Changing { .. } => "folder-changing",
             Self::Invalid { .. } => "invalid",
         }
+    }
+
+    /// All that is wrong without the lines it is in, which may hold secrets: for logs that may leave the node.
+    pub fn plain(&self) -> impl fmt::Display + '_ {
+        fmt::from_fn(move |f| match self {
+            Self::Invalid { problems, files } => {
+                write!(f, "{}\n{}", problems.lines(), summary(problems, *files))
+            }
+            Self::FolderUnreadable { .. } | Self::NoPolicies { .. } | Self::Changing { .. } => {
+                write!(f, "{self}")
+            }
+        })
     }
 
     /// On one line: the first problem as `file:line:column: message` and how many more there are, or the sentence.
@@ -77,19 +89,14 @@ fn no_policies(folder: &Path, files: usize) -> impl fmt::Display + '_ {
     })
 }
 
-struct Invalid<'r>(&'r Problems, usize);
-
-/// All problems, then how many there are in how many files.
-impl fmt::Display for Invalid<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self(problems, files) = self;
-        let count = problems.len();
-        let s = if count == 1 { "" } else { "s" };
-        let files_s = if *files == 1 { "" } else { "s" };
-        write!(
-            f,
-            "{problems}\n{count} problem{s} in {} of {files} file{files_s}.",
-            problems.files()
-        )
-    }
+/// How many problems there are in how many files.
+fn summary(problems: &Problems, files: usize) -> String {
+    let s = |count| if count == 1 { "" } else { "s" };
+    let count = problems.len();
+    format!(
+        "{count} problem{} in {} of {files} file{}.",
+        s(count),
+        problems.files(),
+        s(files)
+    )
 }

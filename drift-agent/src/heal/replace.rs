@@ -13,15 +13,16 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr,
-        flistxattr, fsetxattr, fsync, linkat, openat, openat2, renameat, unlinkat,
+        AtFlags, CWD, Mode, OFlags, ResolveFlags, XattrFlags, fchmod, fgetxattr, flistxattr,
+        fsetxattr, fsync, linkat, openat, openat2, renameat, unlinkat,
     },
     io::Errno,
+    process::geteuid,
 };
 
 use crate::{declare::Declared, observe::Stat};
 
-use super::execute::{HealError, Healed, directory_for_writing, parent_and_name};
+use super::execute::{HealError, Healed, directory_for_writing, parent_and_name, set_owner};
 use crate::observe::Host;
 
 /// What a missing file gets where nothing is declared.
@@ -95,14 +96,15 @@ fn fill(
         }
     };
     file.write_all(&declared.content).map_err(io("write"))?;
-    let uid = declared.uid.or(like.map(|stat| stat.uid)).unwrap_or(0);
-    let gid = declared.gid.or(like.map(|stat| stat.gid)).unwrap_or(0);
     let mode = declared
         .mode
         .or(like.map(|stat| stat.mode))
         .unwrap_or(DEFAULT_MODE);
-    fchown(&*file, Some(Uid::from_raw(uid)), Some(Gid::from_raw(gid)))
-        .map_err(HealError::at("set the owner"))?;
+    // An agent that is not root leaves what nobody said as it is.
+    let root = geteuid().is_root().then_some(0);
+    let uid = declared.uid.or(like.map(|stat| stat.uid)).or(root);
+    let gid = declared.gid.or(like.map(|stat| stat.gid)).or(root);
+    set_owner(file.as_fd(), uid, gid)?;
     fchmod(&*file, Mode::from_raw_mode(mode)).map_err(HealError::at("set the mode"))?;
     if like.is_some() {
         copy_attributes(dir, name, file.as_fd())?;

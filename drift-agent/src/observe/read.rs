@@ -118,6 +118,8 @@ pub struct Observed {
     pub stat: Option<Stat>,
     /// The kernel's name of the file and of its directory, where probes tell it.
     pub known: Known,
+    /// How many had the file open for writing, where probes tell it.
+    pub writers: u32,
 }
 
 /// The inodes under which the kernel half knows a path.
@@ -147,6 +149,7 @@ fn once(host: &Host, path: &Path, watch: Option<&Watch>, rekey: Rekey<'_>) -> Ob
         found: Found::Absent,
         stat: None,
         known: Known::default(),
+        writers: 0,
     };
     let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
         // The root directory: validation refuses it as a file's path.
@@ -161,7 +164,7 @@ fn once(host: &Host, path: &Path, watch: Option<&Watch>, rekey: Rekey<'_>) -> Ob
             return observed;
         }
     };
-    observed.known.parent = watch.and_then(Watch::learned);
+    observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
     match read(parent.as_fd(), name, watch, &mut observed, rekey) {
         Ok(found) => observed.found = found,
         Err(error) => observed.found = failed(&error),
@@ -225,7 +228,10 @@ fn read(
             };
         }
     };
-    observed.known.file = watch.and_then(Watch::learned);
+    if let Some(learned) = watch.and_then(Watch::learned) {
+        observed.known.file = Some(learned.key);
+        observed.writers = learned.writers;
+    }
     rekey(&observed.known);
     let before = stat_of(file.as_fd())?;
     observed.stat = Some(before);
@@ -383,7 +389,7 @@ mod tests {
     fn a_file_that_does_not_end_has_a_verdict() {
         // Says size 0 and gives data: only its end tells.
         assert!(matches!(
-            look(Path::new("/proc/self/maps")).found,
+            look(&PathBuf::from(format!("/proc/{}/maps", std::process::id()))).found,
             Found::File(Some(_)) | Found::Unstable
         ));
     }

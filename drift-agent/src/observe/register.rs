@@ -99,7 +99,8 @@ impl Register {
             let key = host
                 .directory(ancestor, OFlags::PATH)
                 .ok()
-                .and_then(|_opened| self.watch.learned());
+                .and_then(|_opened| self.watch.learned())
+                .map(|learned| learned.key);
             let before = self.keys().directories.get(&slot).copied();
             if before == key {
                 continue;

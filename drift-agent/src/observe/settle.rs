@@ -36,9 +36,11 @@ pub struct Settle {
 
 #[derive(Clone, Copy, Debug)]
 struct Writing {
-    /// Thread group.
+    /// Thread group; 0: nobody has rung, but the file was found open for writing.
     by: u32,
     since: Instant,
+    /// When it last rang.
+    heard: Instant,
 }
 
 impl Settle {
@@ -64,6 +66,7 @@ impl Settle {
                 self.writing = Some(Writing {
                     by: heard.event.tgid,
                     since,
+                    heard: now,
                 });
                 Wait::Until((now + QUIET).min(since + PATIENCE))
             }
@@ -83,6 +86,21 @@ impl Settle {
             Kind::Attr => self.until_quiet(now),
             Kind::Open | Kind::Read | Kind::Exit => self.until_quiet(now),
         }
+    }
+
+    /// The file was read while so many had it open for writing. What was seen may be half of something: not to be judged before the time that is given.
+    pub fn found_open(&mut self, writers: u32, now: Instant) -> Option<Instant> {
+        if writers == 0 {
+            self.writing = None;
+            return None;
+        }
+        let writing = self.writing.get_or_insert(Writing {
+            by: 0,
+            since: now,
+            heard: now,
+        });
+        let until = (writing.heard + QUIET).min(writing.since + PATIENCE);
+        (now < until).then_some(until)
     }
 
     /// The process has ended; whether that ends a wait here.
@@ -203,6 +221,17 @@ mod tests {
             assert!(until <= start + PATIENCE);
             now += Duration::from_millis(300);
         }
+    }
+
+    #[test]
+    fn what_is_found_open_is_not_judged_before_it_was_quiet() {
+        let now = Instant::now();
+        let mut settle = Settle::default();
+        assert_eq!(settle.found_open(0, now), None);
+        assert_eq!(settle.found_open(1, now), Some(now + QUIET));
+        assert_eq!(settle.found_open(1, now + QUIET), None, "it was quiet");
+        assert_eq!(settle.found_open(0, now), None);
+        assert!(!settle.is_writing());
     }
 
     #[test]

@@ -1,12 +1,12 @@
 //! Records of what the pipeline decided.
 
-use drift_common::abi::Slot;
+use drift_common::abi::{Kind, Slot};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     compare::Drift,
     declare::Declared,
-    observe::{Found, Observed},
+    observe::{Decoded, Found, Observed, Stat},
     report::{Actor, Cause, Event, FileType, Record, State},
 };
 
@@ -16,6 +16,19 @@ use super::{Pipeline, path::Why};
 pub fn boot_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
+}
+
+/// How far two clocks that are read one after the other may be apart.
+const CLOCKS: u64 = 200_000;
+
+/// When the inode was last changed, nanoseconds since boot, as far as the wall clock has not been set since. The kernel's coarse clock makes it up to some
+/// milliseconds early, never late.
+fn changed_boot_ns(stat: &Stat) -> u64 {
+    let wall = clock_gettime(ClockId::Realtime);
+    let wall = i128::from(wall.tv_sec) * 1_000_000_000 + i128::from(wall.tv_nsec);
+    let (seconds, nanoseconds) = stat.times.ctime;
+    let age = wall - (i128::from(seconds) * 1_000_000_000 + i128::from(nanoseconds));
+    u64::try_from(i128::from(boot_ns()) - age).unwrap_or(0)
 }
 
 /// The declared side.
@@ -57,6 +70,11 @@ pub fn observed(observed: &Observed) -> State {
     }
 }
 
+/// Whether the newest change of an object came after this doorbell, from another process.
+pub fn is_anothers(slot: &Slot, heard: &Decoded) -> bool {
+    slot.changed_ns > heard.event.time_ns && slot.tgid != heard.event.tgid
+}
+
 impl Pipeline {
     /// A record about a path.
     pub(super) fn about(&self, event: Event, index: usize, cause: Cause) -> Record {
@@ -83,7 +101,13 @@ impl Pipeline {
     }
 
     /// Who, and how long ago. Unknown is a valid answer, a wrong name is not.
-    pub(super) fn who(&mut self, record: &mut Record, why: &Why, slot: Option<&Slot>) {
+    pub(super) fn who(
+        &mut self,
+        record: &mut Record,
+        why: &Why,
+        slot: Option<&Slot>,
+        seen: &Observed,
+    ) {
         let Some(heard) = &why.heard else {
             let reason = match &self.deaf {
                 Some(deaf) => format!("found by scanning, no probes: {deaf}"),
@@ -94,9 +118,13 @@ impl Pipeline {
         };
         record.seen_ns = Some(boot_ns().saturating_sub(heard.event.time_ns));
         // A change that did not ring, because the mark was set already, came from somebody else.
-        let later = slot.is_some_and(|slot| {
-            slot.changed_ns > heard.event.time_ns && slot.tgid != heard.event.tgid
-        });
+        let later = slot.is_some_and(|slot| is_anothers(slot, heard));
+        // Whatever rang comes after what it rang for: a file that was changed after that was changed by somebody else.
+        // (A writer that is still there rang when it opened the file.)
+        let changed_after =
+            |stat: &Stat| changed_boot_ns(stat) > heard.event.time_ns.saturating_add(CLOCKS);
+        let later =
+            later || heard.kind != Kind::Write && seen.stat.as_ref().is_some_and(changed_after);
         record.actor = Some(if later || why.several {
             Err("more than one process changed it before it could be read".to_owned())
         } else if !why.certain {

@@ -13,7 +13,9 @@ use crate::{
     report::{Cause, Event, Record},
 };
 
-use super::{Ears, Pipeline, PipelineError, path::Why, timers::Timer, work::Job};
+use super::{
+    Ears, Pipeline, PipelineError, describe::is_anothers, path::Why, timers::Timer, work::Job,
+};
 
 /// Readers of wrong content that are told by name.
 const MOST_READERS: usize = 8;
@@ -138,27 +140,36 @@ impl Pipeline {
         let objects = std::sync::Arc::clone(&self.objects);
         match objects.get(heard.event.slot) {
             Some(Object::File(index)) => {
-                self.touched(*index, heard, heard.event.tgid != 0);
+                let why = Why::doorbell(heard, heard.event.tgid != 0);
+                self.touched(*index, heard, why.clone());
                 let peers = self
                     .register
                     .as_ref()
                     .map(|register| register.peers(heard.event.slot));
                 for peer in peers.unwrap_or_default() {
                     if let Some(Object::File(index)) = objects.get(peer) {
-                        self.touched(*index, heard, heard.event.tgid != 0);
+                        self.touched(*index, heard, why.clone());
                     }
                 }
             }
             Some(Object::Directory(directory)) => {
-                self.clear(heard.event.slot);
+                let why = self.named(heard);
                 for index in &directory.below {
-                    self.touched(*index, heard, true);
+                    self.touched(*index, heard, why.clone());
                 }
             }
             Some(Object::Name(name)) => {
-                self.clear(heard.event.slot);
+                let why = self.named(heard);
                 for (index, above) in &name.paths {
-                    self.touched(*index, heard, heard.event.parent_name == *above);
+                    let certain = heard.event.parent_name == *above;
+                    self.touched(
+                        *index,
+                        heard,
+                        Why {
+                            certain,
+                            ..why.clone()
+                        },
+                    );
                 }
             }
             Some(Object::Everything) => self.want_sweep(Why::doorbell(heard, true)),
@@ -166,6 +177,19 @@ impl Pipeline {
                 "the ring names slot {}, which there is not",
                 heard.event.slot
             ),
+        }
+    }
+
+    /// A doorbell of an object that is no file itself. Its mark is set back here, and what came after the doorbell while the mark was up did not ring.
+    fn named(&self, heard: &Decoded) -> Why {
+        self.clear(heard.event.slot);
+        let slot = self
+            .register
+            .as_ref()
+            .and_then(|register| register.watch.slot(heard.event.slot).ok());
+        Why {
+            several: slot.is_some_and(|slot| is_anothers(&slot, heard)),
+            ..Why::doorbell(heard, true)
         }
     }
 
@@ -178,7 +202,7 @@ impl Pipeline {
         }
     }
 
-    fn touched(&mut self, index: usize, heard: &Decoded, certain: bool) {
+    fn touched(&mut self, index: usize, heard: &Decoded, why: Why) {
         let now = Instant::now();
         let Some(state) = self.paths.get_mut(index) else {
             return;
@@ -189,7 +213,6 @@ impl Pipeline {
         } else {
             self.writing.remove(&index);
         }
-        let why = Why::doorbell(heard, certain);
         match wait {
             Wait::No => self.look_why(index, why, true),
             Wait::Until(at) => {

@@ -24,6 +24,9 @@ use super::{
 const MOST_OVERTAKEN: u32 = 8;
 /// Between looks at a file that no two reads agree on.
 const UNSTABLE_PAUSE: Duration = Duration::from_millis(20);
+/// How long a close may take, and between looks meanwhile.
+const CLOSING: Duration = Duration::from_millis(20);
+const CLOSING_PAUSE: Duration = Duration::from_millis(1);
 /// A heal that failed is tried again after this, then twice as long each time.
 const FIRST_RETRY: Duration = Duration::from_secs(1);
 const LAST_RETRY: Duration = Duration::from_secs(300);
@@ -67,31 +70,22 @@ impl Pipeline {
         looked: &Looked,
         ears: &mut Option<Ears>,
     ) -> Result<(), PipelineError> {
-        if looked.overtaken {
-            // The doorbell that says so is in the ring by now.
-            self.drain(ears)?;
-        }
+        // What has rung since the look began may have been in time to be seen.
+        self.drain(ears)?;
         let now = Instant::now();
         let state = &mut self.paths[index];
         let Some(mut why) = state.busy.take() else {
             return Ok(());
         };
-        // A doorbell that came after the look had begun, of something that happened before: one call may ring twice.
-        let belongs = |later: &Why| {
-            later
-                .heard
-                .as_ref()
-                .is_some_and(|heard| heard.event.time_ns <= looked.began_ns)
-        };
-        if let Some(later) = state.why.take_if(|later| belongs(later)) {
+        let rung = state
+            .why
+            .as_ref()
+            .is_some_and(|later| later.heard.is_some());
+        if let Some(later) = state.why.take_if(|_| rung) {
             why = why.join(later);
         }
-        if looked.overtaken && state.overtaken < MOST_OVERTAKEN {
+        if (looked.overtaken || rung) && state.overtaken < MOST_OVERTAKEN {
             state.overtaken += 1;
-            let why = match state.why.take() {
-                Some(later) => why.join(later),
-                None => why,
-            };
             state.why = Some(why);
             // While somebody writes, the timer that his doorbell has set brings the look.
             if self.timers.get(Timer::Path(index)).is_none() {
@@ -100,6 +94,19 @@ impl Pipeline {
             return Ok(());
         }
         let drifts = compare::file(&self.snapshot.files[index], &looked.observed);
+        let open = state.settle.found_open(looked.observed.writers, now);
+        if let Some(at) = open.filter(|_| !drifts.is_empty()) {
+            // His close, or his end, brings the look sooner.
+            self.writing.insert(index);
+            let at = if is_closing(&why) {
+                now + CLOSING_PAUSE
+            } else {
+                at
+            };
+            state.why.get_or_insert(why);
+            self.timers.set_no_later(Timer::Path(index), at);
+            return Ok(());
+        }
         if let Some(at) = coming_back(&drifts, &why, now) {
             state.why.get_or_insert(why);
             self.timers.set_no_later(Timer::Path(index), at);
@@ -113,9 +120,10 @@ impl Pipeline {
             return Ok(());
         }
         state.overtaken = 0;
+        let first_look = !state.looked;
         self.verdict(index, &why, &drifts, looked)?;
         self.after_look(index, now);
-        if let Some(first) = &mut self.first {
+        if let Some(first) = self.first.as_mut().filter(|_| first_look) {
             *first = first.saturating_sub(1);
         }
         self.answered(index, !drifts.is_empty())
@@ -189,12 +197,17 @@ impl Pipeline {
             state.drift = Some(ongoing);
             let mut record = self.about(Event::DriftDetected, index, why.cause);
             self.sides(&mut record, index, drifts, &looked.observed);
-            self.who(&mut record, why, looked.slot.as_ref());
+            self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
+            let mut notes = Vec::new();
             if unseen > 1 && why.heard.is_some() {
-                record.message = Some(format!(
+                notes.push(format!(
                     "{unseen} changes until it was read: this is what they came to"
                 ));
             }
+            if self.snapshot.files[index].policy.mode == Mode::Observe {
+                notes.push("watching only".to_owned());
+            }
+            record.message = (!notes.is_empty()).then(|| notes.join("; "));
             self.reporter.report(&record)?;
         }
         self.decide(index)
@@ -203,7 +216,7 @@ impl Pipeline {
     fn resolved(&mut self, index: usize, why: &Why, looked: &Looked) -> Result<(), PipelineError> {
         let mut record = self.about(Event::DriftResolved, index, why.cause);
         self.sides(&mut record, index, &[], &looked.observed);
-        self.who(&mut record, why, looked.slot.as_ref());
+        self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
         Ok(self.reporter.report(&record)?)
     }
 
@@ -215,7 +228,7 @@ impl Pipeline {
     ) -> Result<(), PipelineError> {
         let mut record = self.about(Event::Touched, index, why.cause);
         self.sides(&mut record, index, &[], &looked.observed);
-        self.who(&mut record, why, looked.slot.as_ref());
+        self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
         Ok(self.reporter.report(&record)?)
     }
 
@@ -382,6 +395,15 @@ impl Pipeline {
         record.message = Some(message);
         Some(record)
     }
+}
+
+/// A close rings while it begins: for a moment the file is still counted as open.
+fn is_closing(why: &Why) -> bool {
+    why.heard.as_ref().is_some_and(|heard| {
+        heard.kind == Kind::Close
+            && heard.event.writers == 0
+            && boot_ns().saturating_sub(heard.event.time_ns) < CLOSING.as_nanos() as u64
+    })
 }
 
 /// A name that has just gone may come back: the other half of a save.

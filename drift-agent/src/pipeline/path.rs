@@ -72,24 +72,39 @@ impl Why {
     /// A later reason joins an earlier one that has not been answered: the kernel's word counts more than a scan's, a certain actor more than an uncertain
     /// one, and the newer of two equals made the state that will be seen.
     pub fn join(self, later: Why) -> Why {
-        let several = self.several
-            || later.several
-            || match (&self.heard, &later.heard) {
-                (Some(one), Some(other)) => {
-                    self.certain
-                        && later.certain
-                        && is_complete(one.kind)
-                        && is_complete(other.kind)
-                        && one.event.tgid != other.event.tgid
-                }
-                _ => false,
-            };
+        // A name that was given or taken away makes what came before it on that name the past.
+        let afresh = later.certain
+            && later
+                .heard
+                .as_ref()
+                .is_some_and(|heard| is_about_the_name(heard.kind));
+        let several = later.several
+            || !afresh
+                && (self.several
+                    || match (&self.heard, &later.heard) {
+                        (Some(one), Some(other)) => {
+                            self.certain
+                                && later.certain
+                                && is_complete(one.kind)
+                                && is_complete(other.kind)
+                                && one.event.tgid != other.event.tgid
+                        }
+                        _ => false,
+                    });
         let keep =
             self.heard.is_some() && (later.heard.is_none() || (self.certain && !later.certain));
         Why {
             several,
             ..if keep { self } else { later }
         }
+    }
+}
+
+/// Whether the doorbell tells that something else, or nothing, stands at the name now.
+fn is_about_the_name(kind: Kind) -> bool {
+    match kind {
+        Kind::Replace | Kind::Remove | Kind::Create => true,
+        Kind::Open | Kind::Read | Kind::Write | Kind::Close | Kind::Attr | Kind::Exit => false,
     }
 }
 
@@ -174,10 +189,14 @@ mod tests {
     use super::*;
 
     fn heard(tgid: u32, certain: bool) -> Why {
+        heard_of(Kind::Close, tgid, certain)
+    }
+
+    fn heard_of(kind: Kind, tgid: u32, certain: bool) -> Why {
         Why {
             cause: Cause::Kernel,
             heard: Some(Decoded {
-                kind: Kind::Close,
+                kind,
                 event: Event {
                     time_ns: 0,
                     start_ns: 0,
@@ -189,7 +208,7 @@ mod tests {
                         generation: 0,
                     },
                     slot: 0,
-                    kind: Kind::Close as u32,
+                    kind: kind as u32,
                     tgid,
                     tid: tgid,
                     uid: 0,
@@ -233,6 +252,19 @@ mod tests {
                 .join(heard(2, true))
                 .join(heard(2, true))
                 .several
+        );
+    }
+
+    #[test]
+    fn who_puts_something_else_in_place_is_named_alone() {
+        let replaced = heard(1, true).join(heard_of(Kind::Replace, 2, true));
+        assert!(!replaced.several);
+        assert_eq!(actor(&replaced), Some(2));
+        assert!(replaced.join(heard_of(Kind::Attr, 3, true)).several);
+        // Not where the call may have meant another directory.
+        assert_eq!(
+            actor(&heard(1, true).join(heard_of(Kind::Replace, 2, false))),
+            Some(1)
         );
     }
 }

@@ -14,7 +14,7 @@ use crate::{
     observe::{Host, Observed, Register, Stat, observe},
 };
 
-use super::{Pipeline, describe::boot_ns};
+use super::Pipeline;
 
 /// Something to do for one path.
 #[derive(Clone, Copy, Debug)]
@@ -52,17 +52,13 @@ pub struct Looked {
     pub observed: Observed,
     /// Changed while it was looked at: the doorbell is on its way.
     pub overtaken: bool,
-    /// When the look began, nanoseconds since boot: what happened before is in what was seen.
-    pub began_ns: u64,
     pub slot: Option<Slot>,
 }
 
 /// Looks at one path: mark back, re-key, read, and a glance at the mark again.
 fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared) -> Looked {
-    let began_ns = boot_ns();
     let Some(register) = register else {
         return Looked {
-            began_ns,
             observed: observe(host, &declared.path, None, &mut |_| {}),
             overtaken: false,
             slot: None,
@@ -83,7 +79,6 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
         });
     }
     Looked {
-        began_ns,
         observed,
         overtaken: watch
             .level(slot)

@@ -10,7 +10,7 @@ use aya::{
         trace_point::TracePointLink,
     },
 };
-use drift_common::abi::{Key, Knobs};
+use drift_common::abi::Knobs;
 use log::debug;
 use zerocopy::IntoBytes;
 
@@ -195,9 +195,9 @@ impl Probe {
     /// The first question to the kernel half: what is `/`? No answer means that it knows this process by another number.
     fn answers(&self) -> Result<(), Refused> {
         let root = fs::File::open("/").map_err(|error| Refused::Load(error.to_string()))?;
-        let key: Option<Key> = self.watch.learned();
+        let learned = self.watch.learned();
         drop(root);
-        key.map(|_| ()).ok_or(Refused::PidNamespace)
+        learned.map(|_| ()).ok_or(Refused::PidNamespace)
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Mutex;
 
 use aya::maps::{Array, HashMap, MapData, MapError};
-use drift_common::abi::{Key, Level, NameKey, Slot};
+use drift_common::abi::{Key, Learned, Level, NameKey, Slot};
 use zerocopy::{FromBytes, IntoBytes};
 
 pub(super) struct Maps {
@@ -13,7 +13,7 @@ pub(super) struct Maps {
     pub dirs: HashMap<MapData, [u8; size_of::<Key>()], u32>,
     pub names: HashMap<MapData, [u8; size_of::<NameKey>()], u32>,
     pub names_anywhere: HashMap<MapData, u64, u32>,
-    pub learned: HashMap<MapData, u32, [u8; size_of::<Key>()]>,
+    pub learned: HashMap<MapData, u32, [u8; size_of::<Learned>()]>,
     pub readers: HashMap<MapData, u32, u32>,
     pub read_armed: Array<MapData, u32>,
 }
@@ -70,11 +70,11 @@ impl Watch {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// The kernel's name of what this thread opened last. `None`: the kernel half did not see it.
-    pub fn learned(&self) -> Option<Key> {
+    /// What the kernel half knows of what this thread opened last. `None`: it did not see it.
+    pub fn learned(&self) -> Option<Learned> {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let bytes = self.maps().learned.get(&thread, 0).ok()?;
-        Key::read_from_bytes(&bytes).ok()
+        Learned::read_from_bytes(&bytes).ok()
     }
 
     /// From now on a change of this inode rings `slot`.

@@ -1,7 +1,7 @@
 //! Records to an OpenTelemetry collector, as OTLP logs.
 //!
 //! The messages are those of `opentelemetry-proto`, sent by code of this folder and not by the SDK's exporter: the SDK counts neither what
-//! it gives up nor what a collector rejects, and reads none of the certificate variables (see `docs/adr/0003-otlp-logs-without-the-sdk.md`).
+//! it gives up nor what a collector rejects, and reads none of the certificate variables (see `docs/adr/0004-otlp-logs-without-the-sdk.md`).
 
 mod attribute;
 mod settings;

@@ -27,6 +27,28 @@ const _: () = {
     assert!(core::mem::offset_of!(Key, generation) == 12);
 };
 
+/// What the kernel half tells the agent of an object that the agent has just opened.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(
+    feature = "std",
+    derive(
+        zerocopy::FromBytes,
+        zerocopy::IntoBytes,
+        zerocopy::Immutable,
+        zerocopy::KnownLayout
+    )
+)]
+pub struct Learned {
+    pub key: Key,
+    /// `inode.i_writecount`: how many have it open for writing at this moment, a shared writable mapping included. An open that truncates counts from before the
+    /// truncation.
+    pub writers: u32,
+    pub _reserved: u32,
+}
+
+const _: () = assert!(size_of::<Learned>() == 24);
+
 /// A name in a directory: the directory's inode and [`name_hash`] of the last component.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

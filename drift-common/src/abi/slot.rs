@@ -9,10 +9,12 @@ pub const SWEEP_SLOT: u32 = 0;
 pub enum Level {
     /// Nothing since the agent last looked.
     Clean = 0,
+    /// The inode was made dirty, nobody knows by whom or what for: look after a while.
+    Stirred = 1,
     /// Somebody is writing; look when the writer has closed, or has been quiet for a while.
-    Open = 1,
+    Open = 2,
     /// A change is complete: look now.
-    Done = 2,
+    Done = 3,
 }
 
 /// What the kernel half knows of one watched object, in the `SLOTS` array map: written by the kernel half alone. The object's [`Level`] stands beside it in

@@ -37,6 +37,8 @@ impl fmt::Display for Way<'_> {
 pub(super) struct Cursor<'n> {
     node: &'n Node,
     way: Way<'n>,
+    /// What stands here may be a secret: messages do not repeat it. (They leave the node in records; the lines shown below them do not.)
+    private: bool,
 }
 
 impl<'n> Cursor<'n> {
@@ -44,6 +46,15 @@ impl<'n> Cursor<'n> {
         Self {
             node,
             way: Way::Root,
+            private: false,
+        }
+    }
+
+    /// What stands here and beneath may be a secret.
+    pub(super) fn private(self) -> Self {
+        Self {
+            private: true,
+            ..self
         }
     }
 
@@ -61,12 +72,15 @@ impl<'n> Cursor<'n> {
             Kind::Scalar(text, value) => {
                 let what = match value {
                     Value::Null if text.is_empty() => return "nothing".to_owned(),
-                    Value::Null => "the null value",
-                    Value::Bool(_) => "the boolean",
-                    Value::Integer | Value::Float => "the number",
-                    Value::Text => "the text",
+                    Value::Null => "null value",
+                    Value::Bool(_) => "boolean",
+                    Value::Integer | Value::Float => "number",
+                    Value::Text => "text",
                 };
-                format!("{what} {}", escape::name(text))
+                if self.private {
+                    return format!("a {what}");
+                }
+                format!("the {what} {}", escape::name(text))
             }
             Kind::Broken => "something else".to_owned(),
             Kind::List(_) => "a list".to_owned(),
@@ -154,9 +168,8 @@ impl<'s> Decoder<'s> {
     pub(super) fn text(&mut self, cursor: Cursor<'_>) -> Option<Arc<str>> {
         match cursor.scalar() {
             Some((text, Value::Text)) => Some(text.clone()),
-            Some((text, Value::Bool(_) | Value::Integer | Value::Float)) if text.len() <= 40 => {
-                let help = format!("put it in quotes: \"{}\"", escape::text(text));
-                self.expected(cursor, "a text", &help)
+            Some((_, Value::Bool(_) | Value::Integer | Value::Float)) => {
+                self.expected(cursor, "a text", "put it in quotes")
             }
             _ => self.expected(cursor, "a text", ""),
         }
@@ -198,7 +211,8 @@ impl<'s> Decoder<'s> {
         let mut all = Vec::with_capacity(items.len());
         for (index, node) in items.iter().enumerate() {
             let way = Way::Item(&cursor.way, index);
-            all.extend(item(self, Cursor { node, way }));
+            let private = cursor.private;
+            all.extend(item(self, Cursor { node, way, private }));
         }
         Some(all)
     }
@@ -254,7 +268,8 @@ impl<'n> Fields<'n> {
         self.known.push(name);
         let node = &self.find(name)?.value;
         let way = Way::Field(&self.cursor.way, name);
-        value(decoder, Cursor { node, way })
+        let private = self.cursor.private;
+        value(decoder, Cursor { node, way, private })
     }
 
     /// The field `name`, decoded by `value`. That it is missing is said by [`Fields::end`].

@@ -28,10 +28,7 @@ impl Mode {
 
 impl fmt::Display for Mode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Observe => "observe",
-            Self::Heal => "heal",
-        })
+        f.write_str(self.name())
     }
 }
 

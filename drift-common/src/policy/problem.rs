@@ -21,7 +21,8 @@ const WIDTH: usize = 100;
 ///    = allowed here: activeVersion, mode, guard
 /// ```
 ///
-/// without a new line at the end. Text from the file is escaped; nothing but the position is wider than 100 columns.
+/// without a new line at the end: for the people of this node only, since the line shown may hold a secret. What leaves the node is
+/// [`Problem::one_line`]. Text from the file is escaped; nothing but the position is wider than 100 columns.
 #[derive(Clone, Debug)]
 pub struct Problem {
     pub at: Position,
@@ -237,6 +238,21 @@ impl Problems {
         let mut all: Vec<&Problem> = self.kept.iter().collect();
         all.sort_by_key(|problem| (&*problem.at.file, problem.at.line, problem.at.column));
         all
+    }
+
+    /// All that were kept, each as `file:line:column: message`, and how many were not: without the text of files, for logs that may leave the
+    /// node.
+    pub fn lines(&self) -> impl fmt::Display + '_ {
+        fmt::from_fn(|f| {
+            for (index, problem) in self.sorted().into_iter().enumerate() {
+                let end = if index == 0 { "" } else { "\n" };
+                write!(f, "{end}{}", problem.one_line())?;
+            }
+            match self.count - self.kept.len() {
+                0 => Ok(()),
+                more => write!(f, "\nand {more} more"),
+            }
+        })
     }
 
     /// The first as `file:line:column: message`, and how many more there are.

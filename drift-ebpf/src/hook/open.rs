@@ -1,7 +1,7 @@
 //! A file was opened: for writing, a change may follow; for reading, a process loads it.
 
 use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
-use drift_common::abi::{Counter, Kind, Level};
+use drift_common::abi::{Counter, Kind, Learned, Level};
 
 use crate::{
     actor,
@@ -31,8 +31,14 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
     if actor::is_agent() {
         // The agent asks the kernel for the name of an inode by opening it.
         let (_, thread) = actor::ids();
+        let inode = file.inode()?;
+        let learned = Learned {
+            key: key::of_inode(inode)?,
+            writers: inode.writers()?,
+            _reserved: 0,
+        };
         return LEARNED
-            .insert(thread, key::of_inode(file.inode()?)?, 0)
+            .insert(thread, learned, 0)
             .map_err(|_| Fault::Kernel);
     }
     let (reads, writes) = file.access()?;

@@ -3,10 +3,10 @@
 /// Columns of a terminal that everybody has.
 pub(super) const WIDTH: usize = 100;
 pub(super) const WHAT_WIDTH: usize = 31;
-const SEEN: usize = 8;
-const BY: usize = 25;
-const DRIFT: usize = 9;
-const HEALED: usize = 8;
+const SEEN: usize = 7;
+const BY: usize = 28; // the longest name and number of a process that are usual
+const DRIFT: usize = 8;
+const HEALED: usize = 7;
 const VERIFIED: usize = 8;
 
 const _: () = assert!(1 + WHAT_WIDTH + SEEN + BY + DRIFT + HEALED + VERIFIED + 5 * 2 <= WIDTH);
@@ -74,11 +74,13 @@ impl Style {
     pub(super) fn lines(self, row: &Row) -> Vec<String> {
         if row.skipped {
             let reason = row.unknown.as_deref().unwrap_or_default();
-            return wrap(
-                &format!(" {:<WHAT_WIDTH$}  skipped: {reason}", row.what),
-                WIDTH,
-                "     ",
-            );
+            let indent = WHAT_WIDTH + 3;
+            let mut lines = wrap(&format!("skipped: {reason}"), WIDTH - indent, "  ");
+            for (index, line) in lines.iter_mut().enumerate() {
+                let what = if index == 0 { &*row.what } else { "" };
+                *line = format!(" {what:<WHAT_WIDTH$}  {line}");
+            }
+            return lines;
         }
         let or_dash = |ns: Option<u64>| ns.map_or_else(|| "-".to_owned(), time);
         let good = row.complaints.is_empty();
@@ -200,8 +202,8 @@ mod tests {
         let plain = Style { colour: false };
         assert_eq!(
             format!("{}\n{}", heading(), plain.lines(&row()).join("\n")),
-            " what was done                    seen      by                         drift      healed    verified\n \
-             sed -i s/80/81/ app.conf         1.3 ms    sed (pid 4127, root)       content    1.1 ms    yes"
+            " what was done                    seen     by                            drift     healed   verified\n\
+            \x20sed -i s/80/81/ app.conf         1.3 ms   sed (pid 4127, root)          content   1.1 ms   yes"
         );
     }
 

@@ -1,8 +1,8 @@
 //! The tree in docs/architecture.md against the tree on disk.
 //!
-//! The block is fenced as ```` ```tree ````. A line is a path, or several joined by ` + `, then two spaces and what it is for; two more spaces
-//! of indentation mean inside the line above (inside the part of it that ends in `/`); `{a,b}` stands for both. A line that is indented
-//! further than that goes on describing the entry above it.
+//! The block is fenced as ```` ```tree ````. A line is a path, or several joined by ` + `, then what it is for; two more spaces of indentation mean
+//! inside the line above (inside the part of it that ends in `/`); `{a,b}` stands for both. A line that is indented further than that goes on
+//! describing the entry above it.
 
 use std::path::{Path, PathBuf};
 
@@ -60,9 +60,7 @@ fn entries(text: &str) -> Vec<(usize, PathBuf)> {
         let parent = open
             .last()
             .map_or_else(PathBuf::new, |(_, folder)| folder.clone());
-        let trimmed = line.trim_start();
-        let names = trimmed.split_once("  ").map_or(trimmed, |(names, _)| names);
-        for name in names.split(" + ").flat_map(str::split_whitespace) {
+        for name in names(line) {
             for name in expand(name) {
                 let path = parent.join(&name);
                 if name.ends_with('/') {
@@ -74,6 +72,16 @@ fn entries(text: &str) -> Vec<(usize, PathBuf)> {
         }
     }
     found
+}
+
+/// The first word, and each word behind a `+`; the rest describes.
+fn names(line: &str) -> Vec<&str> {
+    let mut words = line.split_whitespace();
+    let mut names = Vec::from_iter(words.next());
+    while words.next() == Some("+") {
+        names.extend(words.next());
+    }
+    names
 }
 
 /// `hook/{open,read}.rs` is `hook/open.rs` and `hook/read.rs`.
@@ -101,7 +109,7 @@ not/this
 ```
 ```tree
 drift-common/src/        what both halves share
-  abi.rs + abi/          the border,
+  abi.rs + abi/ the border,
                          in bytes
     {key,slot}.rs
   policy.rs

@@ -59,7 +59,9 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
 fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
     let mut fields = decoder.fields(cursor, "a mapping with path and content")?;
     let path = declared_path(decoder, &mut fields);
-    let content = fields.required(decoder, "content", content);
+    let content = fields.required(decoder, "content", |decoder, cursor| {
+        content(decoder, cursor.private())
+    });
     let mode = fields.optional(decoder, "mode", scalar::file_mode);
     let owner = fields.optional(decoder, "owner", |decoder, owner| {
         scalar::principal(decoder, owner, "user")

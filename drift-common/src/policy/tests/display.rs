@@ -1,6 +1,6 @@
 //! How a problem looks when the text around it is odd.
 
-use super::{check, policy};
+use super::{check, policy, read, version};
 
 #[test]
 fn a_control_character() {
@@ -103,4 +103,32 @@ fn deep_nesting() {
    |                                 ^
    = a policy needs 10 levels at most",
     );
+}
+
+#[test]
+fn what_leaves_the_node_does_not_repeat_contents() {
+    for content in [
+        "hunter2",
+        "[hunter2]",
+        "{inline: [hunter2]}",
+        "{inline: !!int hunter2}",
+        "{inline: !hunter2 x}",
+        "{inline: {hunter2}}",
+        "{inline: 'hunter2}",
+        "{inline: hunter2: x}",
+        "{inline: \"\\hunter2\"}",
+        "{inline: \"\\ud800hunter2\"}",
+        "{inline: hunter2, file: b}",
+        "{inline: &a *a}\n      hunter2",
+        "{inline: hunter2\u{7}}",
+    ] {
+        let file = format!("    - path: /etc/a\n      content: {content}\n");
+        let (_, problems) = read(&version(&file));
+        assert!(!problems.is_empty(), "{content}");
+        for problem in problems.sorted() {
+            let said = problem.one_line().to_string();
+            assert!(!said.contains("hunter2"), "{content}: {said}");
+            assert!(!problem.help.concat().contains("hunter2"), "{content}");
+        }
+    }
 }

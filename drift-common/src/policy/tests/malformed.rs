@@ -113,7 +113,7 @@ fn what_was_found_and_what_was_expected() {
  8 |     - path: [/etc/a]
    |             ^
 
-error: expected a mapping with `inline` or `file` at `spec.files[0].content`, found the text `text`
+error: expected a mapping with `inline` or `file` at `spec.files[0].content`, found a text
   --> p.yaml:9:16
    |
  9 |       content: text
@@ -172,19 +172,19 @@ fn what_is_no_text_to_yaml_needs_quotes() {
       content: {inline: }
 ",
         ),
-        r#"error: expected a text at `spec.files[0].content.inline`, found the number `80`
+        r#"error: expected a text at `spec.files[0].content.inline`, found a number
   --> p.yaml:9:25
    |
  9 |       content: {inline: 80}
    |                         ^^
-   = put it in quotes: "80"
+   = put it in quotes
 
-error: expected a text at `spec.files[1].content.inline`, found the boolean `true`
+error: expected a text at `spec.files[1].content.inline`, found a boolean
    --> p.yaml:11:25
     |
  11 |       content: {inline: true}
     |                         ^^^^
-    = put it in quotes: "true"
+    = put it in quotes
 
 error: expected a text at `spec.files[2].content.inline`, found nothing
    --> p.yaml:13:23

@@ -69,7 +69,7 @@ fn foreign_tags_are_refused() {
   guard: !!binary aGk=
 ",
         ),
-        r"error: the tag `!heal` is not known here
+        r"error: this tag is not known here
   --> p.yaml:6:9
    |
  6 |   mode: !heal x
@@ -94,7 +94,7 @@ metadata: {name: web}
 spec:
   activeVersion: !!int x
 ",
-        r"error: `x` is not what its tag `!!int` says
+        r"error: this is not what its tag `!!int` says
   --> p.yaml:5:18
    |
  5 |   activeVersion: !!int x

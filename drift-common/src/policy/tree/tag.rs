@@ -36,11 +36,7 @@ pub(super) fn value(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result
         return Ok(meant);
     }
     Err(Wrong {
-        message: format!(
-            "{} is not what its tag {} says",
-            escape::name(text),
-            escape::name(&tag)
-        ),
+        message: format!("this is not what its tag {} says", escape::name(&tag)),
         help: "remove the tag",
     })
 }
@@ -54,11 +50,18 @@ pub(super) fn collection(tag: &Tag, is_list: bool) -> Result<(), Wrong> {
 }
 
 fn unknown(tag: &str) -> Wrong {
+    // Another one may be the beginning of a secret that has no quotes.
+    if !tag.starts_with("!!") {
+        return Wrong {
+            message: "this tag is not known here".to_owned(),
+            help: "remove the tag; a text that begins with `!` needs quotes",
+        };
+    }
     Wrong {
         message: format!("the tag {} is not known here", escape::name(tag)),
         help: match tag {
             "!!binary" => "keep such contents in files of their own: `content: {file: …}`",
-            _ => "remove the tag; a text that begins with `!` needs quotes",
+            _ => "remove the tag",
         },
     }
 }
