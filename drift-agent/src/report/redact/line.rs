@@ -12,8 +12,9 @@ enum Within {
     Nothing,
     /// Until the last line of a PEM block.
     Pem,
-    /// As long as lines are indented further than this: the value of a secret key that begins on the next line.
-    Indented(usize),
+    /// As long as lines are indented further than this, or are items of a list that is indented as its key: the value of a secret key that
+    /// begins on the next line.
+    Indented(usize, bool),
     /// Until these quotes.
     Quotes(&'static str),
 }
@@ -44,11 +45,16 @@ impl<'r> Lines<'r> {
             match self.within {
                 Within::Pem if line.contains("-----END ") => self.within = Within::Nothing,
                 Within::Pem => return hidden(line, 0, Why::Look),
-                Within::Indented(_) if line.trim().is_empty() => {}
-                Within::Indented(least) if indentation(line) > least => {
+                Within::Indented(..) if line.trim().is_empty() => {}
+                Within::Indented(least, has_items)
+                    if indentation(line) > least
+                        || has_items
+                            && indentation(line) == least
+                            && line.trim_start().starts_with("- ") =>
+                {
                     return hidden(line, indentation(line), Why::Key);
                 }
-                Within::Indented(_) => self.within = Within::Nothing,
+                Within::Indented(..) => self.within = Within::Nothing,
                 Within::Quotes(quotes) => {
                     if line.contains(quotes) {
                         self.within = Within::Nothing;
@@ -64,31 +70,21 @@ impl<'r> Lines<'r> {
                 return self.after_key(line, value);
             }
         }
-        let mut spans = self.redactor.secrets.within(line);
-        let mut why = (!spans.is_empty()).then_some(Why::Secret);
-        if self.redactor.secrets.is_one(line) {
+        let secrets = &self.redactor.secrets;
+        if secrets.is_one(line) {
             return hidden(line, 0, Why::Secret);
         }
+        if let Some(value) = value_start(line)
+            && secrets.is_one(line[value..].trim_matches(['"', '\'', ' ', ',', ';']))
+        {
+            return hidden(line, value, Why::Secret);
+        }
+        let mut spans = secrets.within(line);
+        let mut why = (!spans.is_empty()).then_some(Why::Secret);
         if level == Redact::Keys {
             let found = detect::spans(line);
             why = why.max((!found.is_empty()).then_some(Why::Look));
             spans.extend(found);
-        } else if let Some(value) = value_start(line)
-            && self
-                .redactor
-                .secrets
-                .is_one(line[value..].trim_matches(['"', '\'', ' ']))
-        {
-            return hidden(line, value, Why::Secret);
-        }
-        if level == Redact::Keys
-            && let Some(value) = value_start(line)
-            && self
-                .redactor
-                .secrets
-                .is_one(line[value..].trim_matches(['"', '\'', ' ', ',']))
-        {
-            return hidden(line, value, Why::Secret);
         }
         (mask(line, spans).into_owned(), why)
     }
@@ -103,8 +99,8 @@ impl<'r> Lines<'r> {
         }
         // Also where something stands here already: values may go on below, and what is no value is seldom indented further.
         self.within = match self.within {
-            Within::Nothing => Within::Indented(indentation(line)),
-            Within::Pem | Within::Indented(_) | Within::Quotes(_) => {
+            Within::Nothing => Within::Indented(indentation(line), text.is_empty()),
+            Within::Pem | Within::Indented(..) | Within::Quotes(_) => {
                 std::mem::take(&mut self.within)
             }
         };

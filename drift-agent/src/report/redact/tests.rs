@@ -151,6 +151,10 @@ fn lines_of_secrets_are_hidden() {
         "password: |\n  l1\n\n  l2\nport: 1\n",
         &["+password: |", "+  •••", "+", "+  •••", "+port: 1"],
     );
+    added(
+        "tokens:\n- a\n- b\nport: 1\n",
+        &["+tokens:", "+•••", "+•••", "+port: 1"],
+    );
     added("key = \"\"\"\n", &["+key = \"\"\""]);
     added(
         "secret = \"\"\"\nx\ny\"\"\"\nport = 1\n",
