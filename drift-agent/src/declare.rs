@@ -15,13 +15,15 @@ mod resolve;
 pub use basis::{Basis, Sources};
 pub use changed::Changes;
 pub use drift_common::policy::{
-    Backoff, Compare, FinalNewline, Mode, Position, Redact, Severity, without_final_newline,
+    Backoff, Compare, FinalNewline, Globs, Mode, Position, Redact, Severity, without_final_newline,
 };
 pub use rejected::Rejected;
 
 use self::{folder::Folder, resolve::Resolve};
 
 use std::{
+    collections::BTreeSet,
+    ffi::{OsStr, OsString},
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -60,6 +62,31 @@ pub struct Declared {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target {
     File(Content),
+    /// A link that holds exactly this.
+    Symlink(PathBuf),
+    /// Nothing.
+    Absent,
+    /// A directory; `None`: what is in it is left alone.
+    Directory(Option<Exhaustive>),
+}
+
+/// Nothing but what is declared may be in a directory.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub struct Exhaustive {
+    /// Names in it that declared paths begin with, and those that these have for a moment while they are healed.
+    pub declared: BTreeSet<OsString>,
+    /// Names that may be there all the same.
+    pub ignore: Globs,
+    /// Healing removes what may not be there.
+    pub removes: bool,
+}
+
+impl Exhaustive {
+    /// Whether a name may be in the directory.
+    #[must_use]
+    pub fn allows(&self, name: &OsStr) -> bool {
+        self.declared.contains(name) || self.ignore.matches(name)
+    }
 }
 
 /// What a file must hold.

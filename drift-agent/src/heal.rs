@@ -3,10 +3,15 @@
 mod action;
 mod execute;
 mod guard;
+mod other;
 mod plan;
 mod replace;
+
+#[cfg(test)]
+mod tests;
 
 pub use action::Action;
 pub use execute::{HealError, Healed, execute, sweep_leftovers};
 pub use guard::{Brake, Verdict};
-pub use plan::{Impossible, plan};
+pub use plan::{Impossible, healable, plan};
+pub use replace::temporary_name;

@@ -41,6 +41,7 @@ mod content;
 mod decode;
 mod digest;
 mod expect;
+mod globs;
 mod guard;
 mod parse;
 mod path;
@@ -61,6 +62,7 @@ pub use compare::{Absence, Compare, Equal, Format, Keys, Rules};
 pub use content::{Content, Encoding, MAX_CONTENT, Packed, Unpack};
 pub use digest::canonical;
 pub use expect::{FinalNewline, MAX_SIZE, Redact, Severity, without_final_newline};
+pub use globs::Globs;
 pub use guard::{Backoff, Guard, Mode};
 pub use parse::{API_VERSION, parse};
 pub use problem::{Problem, Problems};
@@ -71,7 +73,10 @@ pub use schema::schema;
 pub use source::{MAX_FILE, Place, Position, Source, Spanned};
 pub use suggest::closest;
 pub use validate::{Lineage, validate};
-pub use version::{FileSpec, PolicyVersion, Principal};
+pub use version::{
+    AbsentSpec, DirectorySpec, Exhaustive, FileSpec, OnUnexpected, PolicyVersion, Principal,
+    SymlinkSpec,
+};
 
 use semver::Version;
 

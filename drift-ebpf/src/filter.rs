@@ -1,6 +1,6 @@
 //! Whether anybody declared it.
 
-use drift_common::abi::{Key, NameKey};
+use drift_common::abi::{Key, NameKey, SWEEP_SLOT};
 
 use crate::{
     fault::Fault,
@@ -19,6 +19,14 @@ pub fn inode(key: &Key) -> Option<u32> {
 pub fn name(dir: Key, name: u64) -> Option<u32> {
     // SAFETY: as in `inode`.
     unsafe { NAMES.get(NameKey { dir, name }) }.copied()
+}
+
+/// The slot of a directory in which every name is watched, declared or not.
+#[inline(always)]
+pub fn inside(dir: Key) -> Option<u32> {
+    // SAFETY: as in `inode`.
+    let slot = unsafe { DIRS.get(dir) }.copied()?;
+    (slot != SWEEP_SLOT).then_some(slot)
 }
 
 #[inline(always)]
@@ -40,5 +48,8 @@ pub fn file(file: File, key: &Key) -> Result<Option<u32>, Fault> {
     if unsafe { DIRS.get(dir) }.is_none() {
         return Ok(None);
     }
-    Ok(name(dir, dentry.name_hash()?))
+    Ok(match name(dir, dentry.name_hash()?) {
+        Some(slot) => Some(slot),
+        None => inside(dir),
+    })
 }

@@ -28,7 +28,8 @@ pub static SLOTS: Array<Slot> = Array::with_max_entries(1, 0);
 #[map]
 pub static INODES: HashMap<Key, u32> = HashMap::with_max_entries(1, 0);
 
-/// Directories in which a watched name stands. Size: agent.
+/// Directories in which a watched name stands -> the slot that everything else in them rings, 0 (the sweep's, which no directory has) if nothing does.
+/// Size: agent.
 #[map]
 pub static DIRS: HashMap<Key, u32> = HashMap::with_max_entries(1, 0);
 

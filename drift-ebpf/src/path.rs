@@ -4,7 +4,7 @@
 //! the agent looks at again, by name; what it does not select is found by the sweep or the scan.
 
 use aya_ebpf::helpers::bpf_probe_read_user_str_bytes;
-use drift_common::abi::{Key, NAME_HASH_START, name_hash_step};
+use drift_common::abi::{INSIDE, Key, NAME_HASH_START, name_hash_step};
 
 use crate::{
     call::{Named, WORKING_DIRECTORY},
@@ -73,6 +73,8 @@ pub enum Found {
     Object { slot: u32, key: Option<Key> },
     /// Some watched object of this name, in a directory that only the agent can tell.
     Anywhere { slot: u32, parent_name: u64 },
+    /// No declared name, in a directory that may hold nothing else. The object may still be a declared one: through a link.
+    Inside { slot: u32, parent_name: u64 },
     /// No declared name. The object may still be a declared one: through a link.
     Nobody,
 }
@@ -94,7 +96,13 @@ pub fn find(named: &Named) -> Result<Found, Fault> {
                 slot,
                 parent_name: last.parent,
             },
-            None => Found::Nobody,
+            None => match filter::name_anywhere(last.parent ^ INSIDE) {
+                Some(slot) => Found::Inside {
+                    slot,
+                    parent_name: last.parent,
+                },
+                None => Found::Nobody,
+            },
         });
     }
     let task = Task::current();
@@ -106,9 +114,16 @@ pub fn find(named: &Named) -> Result<Found, Fault> {
             None => return Ok(Found::Nobody),
         }
     };
-    Ok(match filter::name(key::of_inode(dir)?, last.name) {
+    let dir = key::of_inode(dir)?;
+    Ok(match filter::name(dir, last.name) {
         Some(slot) => Found::Object { slot, key: None },
-        None => Found::Nobody,
+        None => match filter::inside(dir) {
+            Some(slot) => Found::Inside {
+                slot,
+                parent_name: 0,
+            },
+            None => Found::Nobody,
+        },
     })
 }
 

@@ -8,9 +8,13 @@ use serde::Serialize;
 pub enum Drift {
     Content,
     Missing,
+    /// Something is where nothing may be.
+    Unexpected,
     Type,
     Mode,
     Owner,
+    /// A symbolic link holds something else.
+    LinkTarget,
     /// The declared path resolves elsewhere: a symlink stands in its way.
     Relocated,
     Unreadable,
@@ -20,12 +24,14 @@ pub enum Drift {
 
 impl Drift {
     /// Every kind.
-    pub const ALL: [Drift; 8] = [
+    pub const ALL: [Drift; 10] = [
         Drift::Content,
         Drift::Missing,
+        Drift::Unexpected,
         Drift::Type,
         Drift::Mode,
         Drift::Owner,
+        Drift::LinkTarget,
         Drift::Relocated,
         Drift::Unreadable,
         Drift::Unstable,
@@ -37,9 +43,11 @@ impl Drift {
         match self {
             Drift::Content => "content",
             Drift::Missing => "missing",
+            Drift::Unexpected => "unexpected",
             Drift::Type => "type",
             Drift::Mode => "mode",
             Drift::Owner => "owner",
+            Drift::LinkTarget => "link-target",
             Drift::Relocated => "relocated",
             Drift::Unreadable => "unreadable",
             Drift::Unstable => "unstable",

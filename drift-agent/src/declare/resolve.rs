@@ -1,14 +1,20 @@
 //! Active versions to a snapshot: names become ids, files become bytes.
 
-use std::{path::Path, sync::Arc};
-
-use drift_common::policy::{
-    Content as Said, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode, PolicyVersion, Principal,
-    Problems, Spanned, without_final_newline,
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::Arc,
 };
 
+use drift_common::policy::{
+    Content as Said, DirectorySpec, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode, OnUnexpected,
+    PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec, without_final_newline,
+};
+
+use crate::heal::temporary_name;
+
 use super::{
-    ActivePolicy, Basis, Content, Declared, Identified, Identity, Snapshot, Target,
+    ActivePolicy, Basis, Content, Declared, Exhaustive, Identified, Identity, Snapshot, Target,
     accounts::{Accounts, GROUPS, USERS},
     content::{Bytes, Contents},
     folder::Folder,
@@ -57,9 +63,23 @@ impl<'a> Resolve<'a> {
                 let declared = self.file(file, content, &policy, mode);
                 snapshot.files.extend(declared.map(Arc::new));
             }
+            let links = version.symlinks.iter();
+            let links = links
+                .map(|link| self.symlink(link, &policy, mode))
+                .collect::<Vec<_>>();
+            let directories = version.directories.iter();
+            let directories = directories.map(|directory| self.directory(directory, &policy, mode));
+            let directories = directories.collect::<Vec<_>>();
+            let absent = version.absent.iter().map(|absent| {
+                let said = (absent.on_drift, absent.severity);
+                Some(declared(&absent.path, &policy, Target::Absent, mode, said))
+            });
+            let others = links.into_iter().chain(directories).chain(absent);
+            snapshot.files.extend(others.flatten().map(Arc::new));
             snapshot.policies.push(policy);
         }
         snapshot.files.sort_by(|a, b| a.path.cmp(&b.path));
+        belongings(&mut snapshot.files);
         snapshot
     }
 
@@ -122,24 +142,74 @@ impl<'a> Resolve<'a> {
         }
         let body = (*final_newline == FinalNewline::Ignore)
             .then(|| blake3::hash(without_final_newline(&bytes)));
+        let target = Target::File(Content {
+            bytes,
+            digest,
+            body,
+            max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
+            compare: compare.value.clone(),
+            redact: *redact,
+        });
         Some(Declared {
-            path: path.value.clone(),
-            policy: policy.clone(),
-            target: Target::File(Content {
-                bytes,
-                digest,
-                body,
-                max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
-                compare: compare.value.clone(),
-                redact: *redact,
-            }),
             mode: *mode,
             uid: uid?,
             gid: gid?,
-            // The command line counts more than the file, the file more than its policy.
-            on_drift: asked.or(*on_drift).unwrap_or(policy.mode),
-            severity: *severity,
-            at: path.at.position(),
+            ..declared(path, policy, target, asked, (*on_drift, *severity))
+        })
+    }
+
+    fn symlink(
+        &mut self,
+        link: &SymlinkSpec,
+        policy: &Arc<ActivePolicy>,
+        asked: Option<Mode>,
+    ) -> Option<Declared> {
+        let SymlinkSpec {
+            path,
+            target,
+            owner,
+            group,
+            on_drift,
+            severity,
+        } = link;
+        let uid = id(&mut self.users, owner, self.basis, self.problems);
+        let gid = id(&mut self.groups, group, self.basis, self.problems);
+        let target = Target::Symlink(target.clone());
+        Some(Declared {
+            uid: uid?,
+            gid: gid?,
+            ..declared(path, policy, target, asked, (*on_drift, *severity))
+        })
+    }
+
+    fn directory(
+        &mut self,
+        directory: &DirectorySpec,
+        policy: &Arc<ActivePolicy>,
+        asked: Option<Mode>,
+    ) -> Option<Declared> {
+        let DirectorySpec {
+            path,
+            mode,
+            owner,
+            group,
+            exhaustive,
+            on_drift,
+            severity,
+        } = directory;
+        let uid = id(&mut self.users, owner, self.basis, self.problems);
+        let gid = id(&mut self.groups, group, self.basis, self.problems);
+        let exhaustive = exhaustive.as_ref().map(|said| Exhaustive {
+            declared: BTreeSet::new(),
+            ignore: said.ignore.clone(),
+            removes: said.on_unexpected == OnUnexpected::Remove,
+        });
+        let target = Target::Directory(exhaustive);
+        Some(Declared {
+            mode: *mode,
+            uid: uid?,
+            gid: gid?,
+            ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
 
@@ -156,6 +226,54 @@ impl<'a> Resolve<'a> {
                 self.problems.push(content.at.problem(why));
                 None
             }
+        }
+    }
+}
+
+/// A path of which nothing but its target is declared. `said`: what its own fields say of drifts.
+fn declared(
+    path: &Spanned<PathBuf>,
+    policy: &Arc<ActivePolicy>,
+    target: Target,
+    asked: Option<Mode>,
+    said: (Option<Mode>, Severity),
+) -> Declared {
+    Declared {
+        path: path.value.clone(),
+        policy: policy.clone(),
+        target,
+        mode: None,
+        uid: None,
+        gid: None,
+        // The command line counts more than the path's own word, that more than its policy's.
+        on_drift: asked.or(said.0).unwrap_or(policy.mode),
+        severity: said.1,
+        at: path.at.position(),
+    }
+}
+
+/// Tells each exhaustive directory what belongs into it, whichever policy declares that. `files` are sorted by path.
+fn belongings(files: &mut [Arc<Declared>]) {
+    for index in 0..files.len() {
+        let (before, rest) = files.split_at_mut(index + 1);
+        let Some(directory) = before.last_mut().and_then(Arc::get_mut) else {
+            continue; // nobody else holds them yet
+        };
+        let Target::Directory(Some(exhaustive)) = &mut directory.target else {
+            continue;
+        };
+        for file in rest {
+            // What is beneath a path comes right after it.
+            let Ok(beneath) = file.path.strip_prefix(&directory.path) else {
+                break;
+            };
+            let Some(name) = beneath.iter().next() else {
+                continue;
+            };
+            exhaustive.declared.insert(name.to_owned());
+            exhaustive
+                .declared
+                .insert(temporary_name(&directory.path.join(name)));
         }
     }
 }

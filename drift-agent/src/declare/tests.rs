@@ -73,7 +73,9 @@ impl Place {
 
 /// What a file must hold.
 pub(super) fn content(declared: &Declared) -> &Content {
-    let Target::File(content) = &declared.target;
+    let Target::File(content) = &declared.target else {
+        panic!("no file")
+    };
     content
 }
 

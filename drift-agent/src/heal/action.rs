@@ -1,10 +1,16 @@
 //! What healing would do, as data.
 
+use std::ffi::OsString;
+
 /// One action on one declared path.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Action {
-    /// Put a new file with the declared content in place of whatever stands there.
+    /// Put a new file, link or directory as declared in place of whatever stands there.
     Replace,
-    /// The content is right: set owner and mode on the file that is there.
+    /// What it is and holds is right: set owner and mode on what is there.
     Attributes,
+    /// Remove what stands there.
+    Remove,
+    /// Remove these names from the directory, and set its owner and mode.
+    Clear(Vec<OsString>),
 }

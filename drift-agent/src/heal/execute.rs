@@ -4,9 +4,7 @@ use std::{ffi::OsString, io, os::fd::AsFd, path::Path};
 
 use rustix::{
     fd::BorrowedFd,
-    fs::{
-        AtFlags, Gid, Mode, OFlags, Uid, fchmod, fchown, fstat, fsync, mkdirat, openat2, unlinkat,
-    },
+    fs::{Gid, Mode, OFlags, Uid, fchmod, fchown, fstat, fsync, mkdirat, openat2},
     io::Errno,
 };
 use thiserror::Error;
@@ -17,7 +15,7 @@ use crate::{
     report::FileType,
 };
 
-use super::{action::Action, replace};
+use super::{action::Action, other, replace};
 
 /// What was written, for the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -93,26 +91,35 @@ impl HealError {
 pub fn execute(
     host: &Host,
     declared: &Declared,
-    action: Action,
+    action: &Action,
     observed: Option<&Stat>,
 ) -> Result<Healed, HealError> {
     match action {
         Action::Attributes => attributes(host, declared),
-        Action::Replace => {
-            // Something that is no regular file has no attributes worth keeping.
-            let like = observed.filter(|stat| stat.file_type == FileType::File);
-            let Target::File(content) = &declared.target;
-            replace::replace(host, declared, content, like)
-        }
+        Action::Remove => other::absent(host, declared),
+        Action::Clear(names) => other::clear(host, declared, names),
+        Action::Replace => match &declared.target {
+            Target::File(content) => {
+                // Something that is no regular file has no attributes worth keeping.
+                let like = observed.filter(|stat| stat.file_type == FileType::File);
+                replace::replace(host, declared, content, like)
+            }
+            Target::Symlink(target) => other::link(host, declared, target),
+            Target::Absent => other::absent(host, declared),
+            Target::Directory(_) => other::directory(host, declared),
+        },
     }
 }
 
-/// Mode and owner of the file that is there, through one descriptor.
+/// Mode and owner of what is there, through one descriptor.
 fn attributes(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
     let (parent, name) = parent_and_name(&declared.path)?;
     let dir = host
         .directory(parent, OFlags::PATH)
         .map_err(|error| unreachable_parent(parent, error))?;
+    if let Target::Symlink(_) = declared.target {
+        return other::owner(&dir, &name, declared).map(|()| Healed::default());
+    }
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
     let file = openat2(
@@ -129,7 +136,7 @@ fn attributes(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
 }
 
 /// Owner before mode: a change of owner clears the setuid and setgid bits.
-fn set_attributes(file: BorrowedFd<'_>, declared: &Declared) -> Result<(), HealError> {
+pub(super) fn set_attributes(file: BorrowedFd<'_>, declared: &Declared) -> Result<(), HealError> {
     // The mode as it is must survive the change of owner where none is declared.
     let before = fstat(file)
         .map_err(HealError::at("look at the file"))?
@@ -207,9 +214,6 @@ pub fn sweep_leftovers(host: &Host, path: &Path) -> Result<bool, HealError> {
     let Ok(dir) = host.directory(parent, OFlags::PATH) else {
         return Ok(false);
     };
-    match unlinkat(&dir, replace::temporary_name(path), AtFlags::empty()) {
-        Ok(()) => Ok(true),
-        Err(Errno::NOENT) => Ok(false),
-        Err(error) => Err(HealError::at("remove a leftover")(error)),
-    }
+    replace::remove(&dir, &replace::temporary_name(path))
+        .map_err(HealError::at("remove a leftover"))
 }

@@ -1,6 +1,10 @@
 //! Drifts -> an action. Pure.
 
-use crate::compare::Drift;
+use crate::{
+    compare::Drift,
+    declare::{Declared, Target},
+    observe::Found,
+};
 
 use super::action::Action;
 
@@ -43,15 +47,40 @@ impl Impossible {
     }
 }
 
-/// What would put the declared state back. `drifts` is not empty.
-pub fn plan(drifts: &[Drift]) -> Result<Action, Impossible> {
+/// The drifts that the policy wants to be put back: what nobody declared in a directory stays there unless it says otherwise.
+#[must_use]
+pub fn healable(declared: &Declared, drifts: &[Drift]) -> Vec<Drift> {
+    let reports = match &declared.target {
+        Target::Directory(Some(exhaustive)) => !exhaustive.removes,
+        Target::Directory(None) | Target::File(_) | Target::Symlink(_) | Target::Absent => false,
+    };
+    let kept = |drift: &Drift| !(reports && *drift == Drift::Unexpected);
+    drifts.iter().copied().filter(kept).collect()
+}
+
+/// What would put the declared state back, where `found` stands. `drifts` is not empty.
+pub fn plan(drifts: &[Drift], found: &Found) -> Result<Action, Impossible> {
     let mut action = Action::Attributes;
     for drift in drifts {
         match drift {
             Drift::Relocated => return Err(Impossible::Relocated),
             Drift::Unreadable => return Err(Impossible::Unreadable),
             Drift::Unstable => return Err(Impossible::Unstable),
-            Drift::Content | Drift::Missing | Drift::Type => action = Action::Replace,
+            Drift::Content | Drift::Missing | Drift::Type | Drift::LinkTarget => {
+                action = Action::Replace;
+            }
+            Drift::Unexpected => {
+                action = match found {
+                    Found::Directory(unexpected) => Action::Clear(unexpected.names.clone()),
+                    Found::Absent
+                    | Found::Relocated
+                    | Found::Unreadable(_)
+                    | Found::Unstable
+                    | Found::Link(_)
+                    | Found::Other(_)
+                    | Found::File(_) => Action::Remove,
+                };
+            }
             Drift::Mode | Drift::Owner => {}
         }
     }
@@ -61,6 +90,11 @@ pub fn plan(drifts: &[Drift]) -> Result<Action, Impossible> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{
+        declare::{Exhaustive, sample},
+        observe::Unexpected,
+        report::FileType,
+    };
 
     #[test]
     fn attributes_are_set_in_place_and_all_else_is_replaced() {
@@ -69,13 +103,43 @@ mod tests {
             (&[Drift::Mode, Drift::Owner], Ok(Action::Attributes)),
             (&[Drift::Content], Ok(Action::Replace)),
             (&[Drift::Content, Drift::Mode], Ok(Action::Replace)),
+            (&[Drift::LinkTarget, Drift::Owner], Ok(Action::Replace)),
+            (&[Drift::Unexpected], Ok(Action::Remove)),
             (&[Drift::Missing], Ok(Action::Replace)),
             (&[Drift::Type], Ok(Action::Replace)),
             (&[Drift::Relocated], Err(Impossible::Relocated)),
             (&[Drift::Unreadable], Err(Impossible::Unreadable)),
             (&[Drift::Unstable], Err(Impossible::Unstable)),
         ] {
-            assert_eq!(plan(drifts), expected, "{drifts:?}");
+            assert_eq!(
+                plan(drifts, &Found::Other(FileType::File)),
+                expected,
+                "{drifts:?}"
+            );
         }
+    }
+
+    #[test]
+    fn what_nobody_declared_is_removed_only_when_that_is_said() {
+        let directory = |removes| {
+            let exhaustive = Exhaustive {
+                removes,
+                ..Exhaustive::default()
+            };
+            sample::declared("/etc/d", Target::Directory(Some(exhaustive)))
+        };
+        let drifts = [Drift::Unexpected, Drift::Mode];
+        assert_eq!(healable(&directory(true), &drifts), drifts);
+        assert_eq!(healable(&directory(false), &drifts), [Drift::Mode]);
+        let absent = sample::declared("/etc/a", Target::Absent);
+        assert_eq!(healable(&absent, &drifts), drifts);
+
+        let names = vec!["x".into()];
+        let found = Found::Directory(Unexpected {
+            names: names.clone(),
+            count: 1,
+        });
+        assert_eq!(plan(&drifts, &found), Ok(Action::Clear(names)));
+        assert_eq!(plan(&[Drift::Mode], &found), Ok(Action::Attributes));
     }
 }

@@ -4,7 +4,7 @@
 //! read back; sync; a temporary name; rename; sync of the directory. Never a moment with a wrong owner or mode under the declared name.
 
 use std::{
-    ffi::{CString, OsString},
+    ffi::{CString, OsStr, OsString},
     fs::File,
     io::{Read, Seek, SeekFrom, Write},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
@@ -82,12 +82,23 @@ fn new_file(dir: &OwnedFd, temporary: &OsString) -> Result<(File, bool), HealErr
     Ok((File::from(file), true))
 }
 
-/// A heal that was killed may have left the temporary name.
-fn remove_stale(dir: &OwnedFd, temporary: &OsString) -> Result<(), HealError> {
-    match unlinkat(dir, temporary, AtFlags::empty()) {
-        Ok(()) | Err(Errno::NOENT) => Ok(()),
-        Err(error) => Err(HealError::at("remove a leftover")(error)),
+/// Removes a name, of a directory too where that is empty. False: there was nothing.
+pub(super) fn remove(dir: &OwnedFd, name: &OsStr) -> Result<bool, Errno> {
+    match unlinkat(dir, name, AtFlags::empty()) {
+        Err(Errno::ISDIR) => match unlinkat(dir, name, AtFlags::REMOVEDIR) {
+            Err(Errno::NOENT) => Ok(false),
+            other => other.map(|()| true),
+        },
+        Err(Errno::NOENT) => Ok(false),
+        other => other.map(|()| true),
     }
+}
+
+/// A heal that was killed may have left the temporary name.
+pub(super) fn remove_stale(dir: &OwnedFd, temporary: &OsString) -> Result<(), HealError> {
+    remove(dir, temporary)
+        .map(drop)
+        .map_err(HealError::at("remove a leftover"))
 }
 
 fn fill(
@@ -203,6 +214,15 @@ fn put_in_place(
             other => other.map_err(HealError::at("name the new file"))?,
         }
     }
+    rename_over(dir, temporary, name)
+}
+
+/// Gives what has the temporary name the name it is for, whatever had that before, and syncs the directory.
+pub(super) fn rename_over(
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+) -> Result<(), HealError> {
     match renameat(dir, temporary, dir, name) {
         // An empty directory gives way; one that holds something does not.
         Err(Errno::ISDIR) => {

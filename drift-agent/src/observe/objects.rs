@@ -1,15 +1,15 @@
 //! What is watched: every declared path, every directory on the way to one, and every name of either. Each has a slot that the kernel half rings.
 
 use std::{
-    collections::{BTreeMap, BTreeSet, HashMap},
+    collections::{BTreeMap, BTreeSet, HashMap, HashSet},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-use drift_common::abi::{SWEEP_SLOT, name_hash};
+use drift_common::abi::{INSIDE, SWEEP_SLOT, name_hash};
 
-use crate::declare::Declared;
+use crate::declare::{Declared, Target};
 
 /// What a slot stands for.
 #[derive(Debug, PartialEq, Eq)]
@@ -30,7 +30,7 @@ pub struct Directory {
     pub path: PathBuf,
     /// What is watched in it: hash of the name, slot.
     pub entries: Vec<(u64, u32)>,
-    /// Declared paths somewhere below, by their places in the snapshot.
+    /// Declared paths somewhere below, and this one where it is declared itself, by their places in the snapshot.
     pub below: Vec<usize>,
 }
 
@@ -49,6 +49,10 @@ pub struct Objects {
     directories: HashMap<PathBuf, u32>,
     /// Slot of each declared path, by its place in the snapshot.
     files: Vec<u32>,
+    /// Slots of directories in which every name is watched.
+    inside: HashMap<PathBuf, u32>,
+    /// The same, by slot.
+    insides: HashSet<u32>,
 }
 
 impl Objects {
@@ -61,9 +65,26 @@ impl Objects {
         };
         debug_assert_eq!(SWEEP_SLOT, 0);
         let mut names: BTreeMap<u64, BTreeSet<(usize, u64)>> = BTreeMap::new();
+        // Directories that are declared themselves, by their places in the snapshot.
+        let mut directories: HashMap<&Path, usize> = HashMap::new();
         for (index, declared) in files.iter().enumerate() {
             let slot = objects.add(Object::File(index));
             objects.files.push(slot);
+            if let Target::Directory(exhaustive) = &declared.target {
+                directories.insert(&declared.path, index);
+                if exhaustive.is_some() {
+                    objects.inside.insert(declared.path.clone(), slot);
+                    objects.insides.insert(slot);
+                    // By a path with slashes, whatever comes after the directory's name is in it.
+                    if let Some(name) = declared.path.file_name() {
+                        let hash = name_hash(name.as_bytes());
+                        names
+                            .entry(hash ^ INSIDE)
+                            .or_default()
+                            .insert((index, hash));
+                    }
+                }
+            }
             // (path, slot, whether it has just got its slot)
             let mut child = (declared.path.as_path(), slot, true);
             // From the file up to the root: each directory knows the watched name that leads on.
@@ -77,11 +98,16 @@ impl Objects {
                     .map_or(0, |name| name_hash(name.as_bytes()));
                 names.entry(hash).or_default().insert((index, above));
                 let (slot, new) = objects.directory(directory);
-                if let Object::Directory(directory) = &mut objects.slots[slot as usize] {
+                if let Object::Directory(object) = &mut objects.slots[slot as usize] {
                     if child.2 {
-                        directory.entries.push((hash, child.1));
+                        // A declared directory that something is declared in has two slots: its name rings the one that both hear.
+                        object.entries.retain(|(known, _)| *known != hash);
+                        object.entries.push((hash, child.1));
                     }
-                    directory.below.push(index);
+                    object.below.push(index);
+                    if new {
+                        object.below.extend(directories.get(directory));
+                    }
                 }
                 child = (directory, slot, new);
             }
@@ -135,6 +161,18 @@ impl Objects {
         }
     }
 
+    /// The slot of a directory at this path in which every name is watched.
+    #[must_use]
+    pub fn inside(&self, path: &Path) -> Option<u32> {
+        self.inside.get(path).copied()
+    }
+
+    /// Whether every name in this directory is watched.
+    #[must_use]
+    pub fn is_inside(&self, slot: u32) -> bool {
+        self.insides.contains(&slot)
+    }
+
     /// Every name that the kernel half looks for, with its slot.
     pub fn names(&self) -> impl Iterator<Item = (u64, u32)> {
         self.slots
@@ -150,5 +188,48 @@ impl Objects {
     #[must_use]
     pub fn count(&self) -> usize {
         self.slots.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::declare::{Exhaustive, sample};
+
+    #[test]
+    fn a_declared_directory_hears_its_own_name_and_what_is_in_it() {
+        let exhaustive = || Target::Directory(Some(Exhaustive::default()));
+        let files: Vec<Arc<Declared>> = [
+            sample::declared("/etc/d", exhaustive()),
+            sample::declared("/etc/d/a", sample::file(b"a")),
+            sample::declared("/etc/e", exhaustive()),
+            sample::declared("/etc/f", Target::Directory(None)),
+        ]
+        .map(Arc::new)
+        .into();
+        let objects = Objects::new(&files);
+        let rings = |directory: &str, name: &str| {
+            let (_, directory) = objects.directory_at(Path::new(directory)).unwrap();
+            let hash = name_hash(name.as_bytes());
+            let mut entries = directory.entries.iter().filter(|(known, _)| *known == hash);
+            let slot = entries.next().unwrap().1;
+            assert_eq!(entries.next(), None, "one slot for a name");
+            match objects.get(slot).unwrap() {
+                Object::Directory(directory) => directory.below.clone(),
+                Object::File(index) => vec![*index],
+                other => panic!("{other:?}"),
+            }
+        };
+        // Who moves the directory away takes what is declared in it along.
+        let mut both = rings("/etc", "d");
+        both.sort_unstable();
+        assert_eq!(both, [0, 1]);
+        assert_eq!(rings("/etc/d", "a"), [1]);
+        assert_eq!(rings("/etc", "e"), [2]);
+        assert_eq!(rings("/etc", "f"), [3]);
+        let inside = |path: &str| objects.inside(Path::new(path));
+        assert_eq!(inside("/etc/d"), objects.slot_of(0));
+        assert_eq!(inside("/etc/e"), objects.slot_of(2));
+        assert_eq!((inside("/etc/f"), inside("/etc")), (None, None));
     }
 }

@@ -4,22 +4,26 @@
 //! it hang or run on: FIFOs and devices are never opened, and a file larger than is declared possible is not read at all.
 
 use std::{
-    ffi::OsStr,
+    collections::BTreeSet,
+    ffi::{OsStr, OsString},
     fs::File,
     io::{self, Read},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
-    os::unix::ffi::OsStrExt,
+    os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
 };
 
 use drift_common::abi::Key;
 use rustix::{
-    fs::{AtFlags, CWD, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, statx},
+    fs::{
+        AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, readlinkat,
+        statx,
+    },
     io::Errno,
 };
 
 use crate::{
-    declare::{Content, Declared, Target, without_final_newline},
+    declare::{Declared, Exhaustive, Target, without_final_newline},
     probe::Watch,
     report::FileType,
 };
@@ -105,11 +109,26 @@ pub enum Found {
     Unreadable(io::ErrorKind),
     /// No two looks agreed.
     Unstable,
-    /// Not a regular file.
+    /// A symbolic link, and what it holds.
+    Link(PathBuf),
+    /// A directory where one is declared, and what may not be in it.
+    Directory(Unexpected),
+    /// Something of another type than is declared.
     Other(FileType),
     /// A regular file; `None` where it is too large to read.
     File(Option<blake3::Hash>),
 }
+
+/// Names in a directory that may not be there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Unexpected {
+    /// Sorted, the first [`MOST_NAMES`] of them.
+    pub names: Vec<OsString>,
+    pub count: usize,
+}
+
+/// Names that are kept of what may not be in a directory.
+pub const MOST_NAMES: usize = 1024;
 
 /// One observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -175,8 +194,14 @@ fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_
         }
     };
     observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
-    let Target::File(Content { max_size, .. }) = &declared.target;
-    match read(parent.as_fd(), name, *max_size, watch, &mut observed, rekey) {
+    match read(
+        parent.as_fd(),
+        name,
+        &declared.target,
+        watch,
+        &mut observed,
+        rekey,
+    ) {
         Ok(found) => observed.found = found,
         Err(error) => observed.found = failed(&error),
     }
@@ -203,7 +228,7 @@ fn failed(error: &io::Error) -> Found {
 fn read(
     parent: BorrowedFd<'_>,
     name: &OsStr,
-    most: u64,
+    target: &Target,
     watch: Option<&Watch>,
     observed: &mut Observed,
     rekey: Rekey<'_>,
@@ -216,13 +241,19 @@ fn read(
         }
     };
     observed.stat = Some(before);
-    if before.file_type != FileType::File {
-        rekey(&observed.known);
-        return Ok(Found::Other(before.file_type));
-    }
+    let flags = match (before.file_type, target) {
+        (FileType::File, Target::File(_)) => OFlags::NONBLOCK | OFlags::NOCTTY,
+        (FileType::Directory, Target::Directory(_)) => OFlags::DIRECTORY,
+        (other, _) => {
+            rekey(&observed.known);
+            return match other {
+                FileType::Symlink => link(parent, name),
+                other => Ok(Found::Other(other)),
+            };
+        }
+    };
     // Non-blocking, should a FIFO have come to stand here since; no controlling terminal, should it be one.
-    let flags =
-        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     // Looking must leave no trace. Only the owner and root may ask for that.
     let open = |flags| openat2(parent, name, flags, Mode::empty(), STRAIGHT);
     let opened = match open(flags | OFlags::NOATIME) {
@@ -234,8 +265,8 @@ fn read(
         Err(error) => {
             rekey(&observed.known);
             return match error {
-                // It was a regular file a moment ago.
-                Errno::LOOP | Errno::NOENT | Errno::NXIO => Ok(Found::Unstable),
+                // It was something else a moment ago.
+                Errno::LOOP | Errno::NOENT | Errno::NXIO | Errno::NOTDIR => Ok(Found::Unstable),
                 other => Err(other.into()),
             };
         }
@@ -245,27 +276,71 @@ fn read(
         observed.writers = learned.writers;
     }
     rekey(&observed.known);
-    let before = stat_of(file.as_fd())?;
-    observed.stat = Some(before);
-    if before.file_type != FileType::File {
+    let opened = stat_of(file.as_fd())?;
+    observed.stat = Some(opened);
+    if opened.file_type != before.file_type {
         return Ok(Found::Unstable);
     }
-    if before.size > most {
-        return Ok(Found::File(None));
-    }
-    let digests = hash(&file, most)?;
+    let found = match target {
+        Target::File(content) => {
+            if opened.size > content.max_size {
+                return Ok(Found::File(None));
+            }
+            let digests = hash(&file, content.max_size)?;
+            observed.body = digests.map(|digests| digests.body);
+            digests.map(|digests| Found::File(Some(digests.whole)))
+        }
+        Target::Directory(exhaustive) => {
+            let unexpected = match exhaustive {
+                Some(exhaustive) => list(&file, exhaustive)?,
+                None => Unexpected::default(),
+            };
+            Some(Found::Directory(unexpected))
+        }
+        // Neither is opened.
+        Target::Symlink(_) | Target::Absent => None,
+    };
     let after = stat_of(file.as_fd())?;
     observed.stat = Some(after);
     // The name must still lead to what was read.
     let named = stat_at(parent, name).ok();
-    if before != after
-        || digests.is_none()
-        || named.is_none_or(|named| (named.ino, named.dev) != (after.ino, after.dev))
-    {
+    let is_same = |named: Stat| (named.ino, named.dev) == (after.ino, after.dev);
+    if opened != after || !named.is_some_and(is_same) {
         return Ok(Found::Unstable);
     }
-    observed.body = digests.map(|digests| digests.body);
-    Ok(Found::File(digests.map(|digests| digests.whole)))
+    Ok(found.unwrap_or(Found::Unstable))
+}
+
+/// What a link holds.
+fn link(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Found> {
+    match readlinkat(parent, name, Vec::new()) {
+        Ok(target) => Ok(Found::Link(OsString::from_vec(target.into_bytes()).into())),
+        // It was a link a moment ago.
+        Err(Errno::INVAL) => Ok(Found::Unstable),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// What may not be in a directory.
+fn list(directory: &File, exhaustive: &Exhaustive) -> io::Result<Unexpected> {
+    let mut names = BTreeSet::new();
+    let mut count = 0;
+    for entry in Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if name == "." || name == ".." || exhaustive.allows(name) {
+            continue;
+        }
+        count += 1;
+        names.insert(name.to_owned());
+        if names.len() > MOST_NAMES {
+            names.pop_last();
+        }
+    }
+    Ok(Unexpected {
+        names: names.into_iter().collect(),
+        count,
+    })
 }
 
 /// BLAKE3 of a content.
@@ -365,7 +440,7 @@ mod tests {
     use std::{fs, os::unix::fs::symlink, process::Command};
 
     use super::*;
-    use crate::declare::sample;
+    use crate::declare::{Content, sample};
 
     fn look(path: &Path) -> Observed {
         look_as(&sample::declared(path, sample::file(b"x")))
@@ -440,7 +515,7 @@ mod tests {
         for (name, expected) in [
             ("fifo", Found::Other(FileType::Fifo)),
             ("dir", Found::Other(FileType::Directory)),
-            ("link", Found::Other(FileType::Symlink)),
+            ("link", Found::Link("/dev/zero".into())),
             ("socket", Found::Other(FileType::Socket)),
             ("giant", Found::File(None)),
             ("nothing", Found::Absent),

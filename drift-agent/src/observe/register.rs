@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use drift_common::abi::Key;
+use drift_common::abi::{Key, SWEEP_SLOT};
 use log::warn;
 use rustix::fs::OFlags;
 
@@ -55,8 +55,11 @@ impl Register {
             self.told(self.watch.forget_name_anywhere(name));
         }
         let keys = std::mem::take(&mut *self.keys());
-        for key in keys.by_key.keys() {
+        for (key, slots) in &keys.by_key {
             self.told(self.watch.forget_file(key));
+            if slots.iter().any(|slot| self.objects.is_inside(*slot)) {
+                self.told(self.watch.forget_dir(key));
+            }
         }
         for (slot, key) in keys.directories {
             self.forget_directory(slot, key);
@@ -116,6 +119,7 @@ impl Register {
                         dir,
                         name: *name,
                         slot: *slot,
+                        inside: self.objects.inside(ancestor).unwrap_or(SWEEP_SLOT),
                     };
                     self.told(self.watch.name(&name));
                 }
@@ -134,6 +138,7 @@ impl Register {
                 dir: key,
                 name: *name,
                 slot: *slot,
+                inside: SWEEP_SLOT,
             };
             self.told(self.watch.forget_name(&name));
         }
@@ -146,7 +151,11 @@ impl Register {
         if before == key {
             return;
         }
+        let is_inside = self.objects.is_inside(slot);
         if let Some(before) = before {
+            if is_inside {
+                self.told(self.watch.forget_dir(&before));
+            }
             keys.files.remove(&slot);
             let left = match keys.by_key.get_mut(&before) {
                 Some(slots) => {
@@ -167,6 +176,9 @@ impl Register {
             keys.files.insert(slot, key);
             keys.by_key.entry(key).or_default().push(slot);
             self.told(self.watch.file(&key, slot));
+            if is_inside {
+                self.told(self.watch.inside(&key, slot));
+            }
         }
     }
 

@@ -1,12 +1,17 @@
 //! Records of what the pipeline decided.
 
-use drift_common::abi::{Kind, Slot};
+use std::os::unix::ffi::OsStrExt;
+
+use drift_common::{
+    abi::{Kind, Slot},
+    escape,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     compare::Drift,
     declare::{Declared, Target},
-    observe::{Decoded, Found, Observed, Stat},
+    observe::{Decoded, Found, Observed, Stat, Unexpected},
     report::{Actor, Cause, Event, FileType, Record, State},
 };
 
@@ -33,14 +38,45 @@ fn changed_boot_ns(stat: &Stat) -> u64 {
 
 /// The declared side.
 pub fn declared(declared: &Declared) -> State {
-    let Target::File(content) = &declared.target;
+    let (file_type, content) = match &declared.target {
+        Target::File(content) => (FileType::File, Some(content)),
+        Target::Symlink(_) => (FileType::Symlink, None),
+        Target::Absent => (FileType::Absent, None),
+        Target::Directory(_) => (FileType::Directory, None),
+    };
     State {
-        file_type: Some(FileType::File),
-        digest: Some(content.digest),
-        size: Some(content.bytes.len() as u64),
+        file_type: Some(file_type),
+        digest: content.map(|content| content.digest),
+        size: content.map(|content| content.bytes.len() as u64),
         mode: declared.mode,
         uid: declared.uid,
         gid: declared.gid,
+    }
+}
+
+/// What the two sides do not say of what was found.
+pub fn detail(declared: &Declared, observed: &Observed) -> Option<String> {
+    /// Names that are told.
+    const TOLD: usize = 5;
+    match (&declared.target, &observed.found) {
+        (Target::Symlink(target), Found::Link(found)) if target != found => {
+            let [declared, found] =
+                [target, found].map(|path| escape::bytes(path.as_os_str().as_bytes()));
+            Some(format!("it leads to {found}, not to {declared}"))
+        }
+        (_, Found::Directory(Unexpected { names, count })) if *count > 0 => {
+            let told: Vec<_> = names
+                .iter()
+                .take(TOLD)
+                .map(|name| escape::bytes(name.as_bytes()))
+                .collect();
+            let more = match count - told.len() {
+                0 => String::new(),
+                more => format!(" and {more} more"),
+            };
+            Some(format!("nobody declared {}{more} in it", told.join(", ")))
+        }
+        _ => None,
     }
 }
 
@@ -52,6 +88,8 @@ pub fn observed(observed: &Observed) -> State {
         Found::Relocated => None,
         Found::Other(file_type) => Some(*file_type),
         Found::File(_) => Some(FileType::File),
+        Found::Link(_) => Some(FileType::Symlink),
+        Found::Directory(_) => Some(FileType::Directory),
         Found::Unreadable(_) | Found::Unstable => stat.map(|stat| stat.file_type),
     };
     State {
@@ -62,6 +100,8 @@ pub fn observed(observed: &Observed) -> State {
             | Found::Relocated
             | Found::Unreadable(_)
             | Found::Unstable
+            | Found::Link(_)
+            | Found::Directory(_)
             | Found::Other(_) => None,
         },
         size: stat.map(|stat| stat.size),
@@ -142,7 +182,7 @@ impl Pipeline {
     pub(super) fn reader(actor: &Actor) -> String {
         format!(
             "{} (pid {})",
-            crate::report::printable(&actor.comm.to_string_lossy()),
+            escape::printable(&actor.comm.to_string_lossy()),
             actor.pid
         )
     }

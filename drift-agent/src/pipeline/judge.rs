@@ -7,14 +7,14 @@ use drift_common::abi::Kind;
 use crate::{
     compare::{self, Drift},
     declare::Mode,
-    heal::{HealError, Healed, Verdict, plan},
+    heal::{HealError, Healed, Verdict, healable, plan},
     observe::{Stat, VANISHED},
-    report::{Event, Outcome, Record},
+    report::{Event, FileType, Outcome, Record},
 };
 
 use super::{
     Ears, Pipeline, PipelineError,
-    describe::boot_ns,
+    describe::{self, boot_ns},
     path::{Fingerprint, Ongoing, Why},
     timers::Timer,
     work::{Done, Job, Looked},
@@ -93,7 +93,7 @@ impl Pipeline {
             }
             return Ok(());
         }
-        let drifts = compare::file(&self.snapshot.files[index], &looked.observed);
+        let drifts = compare::differences(&self.snapshot.files[index], &looked.observed);
         let open = state.settle.found_open(looked.observed.writers, now);
         if let Some(at) = open.filter(|_| !drifts.is_empty()) {
             // His close, or his end, brings the look sooner.
@@ -204,7 +204,9 @@ impl Pipeline {
                     "{unseen} changes until it was read: this is what they came to"
                 ));
             }
-            if self.snapshot.files[index].policy.mode == Mode::Observe {
+            let declared = &self.snapshot.files[index];
+            notes.extend(describe::detail(declared, &looked.observed));
+            if declared.on_drift == Mode::Observe {
                 notes.push("watching only".to_owned());
             }
             record.message = (!notes.is_empty()).then(|| notes.join("; "));
@@ -242,7 +244,11 @@ impl Pipeline {
         let Some(drift) = &mut state.drift else {
             return Ok(());
         };
-        let action = match plan(&drift.drifts) {
+        let drifts = healable(&self.snapshot.files[index], &drift.drifts);
+        if drifts.is_empty() {
+            return Ok(()); // reported, and that is all that is wanted
+        }
+        let action = match plan(&drifts, drift.print.found()) {
             Ok(action) => action,
             Err(impossible) => {
                 return self.hold(index, impossible.reason(), impossible.sentence().to_owned());
@@ -313,7 +319,9 @@ impl Pipeline {
         }
         let now = Instant::now();
         let file = std::sync::Arc::clone(&self.snapshot.files[index]);
-        let drifts = compare::file(&file, &looked.observed);
+        let drifts = compare::differences(&file, &looked.observed);
+        // What nobody wants to be put back may stay.
+        let is_healed = healable(&file, &drifts).is_empty();
         let state = &mut self.paths[index];
         state.busy = None;
         state.brake.tried(now, &file.policy.backoff);
@@ -322,7 +330,8 @@ impl Pipeline {
             return Ok(());
         };
         let record = match result {
-            Ok(healed) if drifts.is_empty() => {
+            Ok(healed) if is_healed => {
+                drift.drifts.retain(|kind| !drifts.contains(kind));
                 let mut record = self.about(Event::DriftHealed, index, drift.cause);
                 record.outcome = Some(Outcome::Healed);
                 record.heal_ns =
@@ -354,13 +363,18 @@ impl Pipeline {
         };
         if let Some(mut record) = record {
             record.drift.clone_from(&drift.drifts);
-            record.declared = Some(super::describe::declared(&file));
-            record.observed = Some(super::describe::observed(&looked.observed));
+            record.declared = Some(describe::declared(&file));
+            record.observed = Some(describe::observed(&looked.observed));
             drift.told = record.reason;
             self.reporter.report(&record)?;
         }
         let state = &mut self.paths[index];
-        if !drifts.is_empty() {
+        if is_healed && !drifts.is_empty() {
+            drift.print = Fingerprint::new(&drifts, &looked.observed);
+            drift.drifts = drifts;
+            drift.failures = 0;
+            state.drift = Some(drift);
+        } else if !drifts.is_empty() {
             drift.failures += 1;
             drift.print = Fingerprint::new(&drifts, &looked.observed);
             drift.drifts = drifts;
@@ -416,9 +430,24 @@ fn coming_back(drifts: &[Drift], why: &Why, now: Instant) -> Option<Instant> {
     Some(now + rest)
 }
 
-/// Whether something happened to the file, whatever it holds now.
+/// Whether something happened to the path itself, whatever it holds now: a directory has other times whenever something happens in it.
 fn is_other(before: Option<&Stat>, now: Option<&Stat>) -> bool {
-    before != now
+    let own = |stat: &Stat| {
+        (
+            stat.file_type,
+            stat.mode,
+            stat.uid,
+            stat.gid,
+            stat.ino,
+            stat.dev,
+        )
+    };
+    match (before, now) {
+        (Some(before), Some(now)) if now.file_type == FileType::Directory => {
+            own(before) != own(now)
+        }
+        (before, now) => before != now,
+    }
 }
 
 fn healed_message(healed: &Healed, drift: &Ongoing) -> Option<String> {

@@ -146,6 +146,11 @@ pub struct Fingerprint {
 }
 
 impl Fingerprint {
+    /// What stood there.
+    pub fn found(&self) -> &Found {
+        &self.found
+    }
+
     pub fn new(drifts: &[Drift], observed: &Observed) -> Fingerprint {
         let stat = observed.stat.as_ref();
         Fingerprint {
@@ -154,7 +159,10 @@ impl Fingerprint {
             file_type: stat.map(|stat| stat.file_type),
             mode: stat.map(|stat| stat.mode),
             owner: stat.map(|stat| (stat.uid, stat.gid)),
-            size: stat.map(|stat| stat.size),
+            // Of a directory it says how its file system keeps names.
+            size: stat
+                .filter(|stat| stat.file_type == FileType::File)
+                .map(|stat| stat.size),
         }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
 use super::Pipeline;
 
 /// Something to do for one path.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub enum Job {
     Look(usize),
     Heal(usize, Action),
@@ -107,7 +107,8 @@ impl Pipeline {
     }
 
     fn start(&mut self, job: Job) {
-        let (Job::Look(index) | Job::Heal(index, _)) = job;
+        let (Job::Look(index) | Job::Heal(index, _)) = &job;
+        let index = *index;
         let (Some(declared), Some(slot)) = (
             self.snapshot.files.get(index).cloned(),
             self.objects.slot_of(index),
@@ -134,7 +135,7 @@ impl Pipeline {
                 looked: look(&host, register.as_deref(), slot, &declared),
             },
             Job::Heal(_, action) => {
-                let result = heal::execute(&host, &declared, action, stat.as_ref());
+                let result = heal::execute(&host, &declared, &action, stat.as_ref());
                 Done::Heal {
                     generation,
                     index,

@@ -24,6 +24,8 @@ pub struct Names {
     pub dir: Key,
     pub name: u64,
     pub slot: u32,
+    /// The slot that everything else in the directory rings, [`drift_common::abi::SWEEP_SLOT`] where nothing does.
+    pub inside: u32,
 }
 
 /// The kernel tables. Shared between the threads that look at files; each operation is one system call.
@@ -90,7 +92,12 @@ impl Watch {
     pub fn name(&self, name: &Names) -> Result<(), MapError> {
         let mut maps = self.maps();
         maps.names.insert(name_bytes(name), name.slot, 0)?;
-        maps.dirs.insert(key_bytes(&name.dir), 1, 0)
+        maps.dirs.insert(key_bytes(&name.dir), name.inside, 0)
+    }
+
+    /// From now on whatever happens to a name in this directory rings `slot`.
+    pub fn inside(&self, dir: &Key, slot: u32) -> Result<(), MapError> {
+        self.maps().dirs.insert(key_bytes(dir), slot, 0)
     }
 
     pub fn forget_name(&self, name: &Names) -> Result<(), MapError> {

@@ -71,6 +71,9 @@ const _: () = {
     assert!(core::mem::offset_of!(NameKey, name) == 16);
 };
 
+/// Told apart from a name itself: whatever is in a directory of that name, in the table of names that may stand anywhere.
+pub const INSIDE: u64 = 0x5555_5555_5555_5555;
+
 /// FNV-1a's starting value, 64 bits.
 pub const NAME_HASH_START: u64 = 0xcbf2_9ce4_8422_2325;
 const NAME_HASH_PRIME: u64 = 0x0000_0100_0000_01b3;

@@ -1,13 +1,13 @@
 //! What a version is, in one spelling: the same for the same meaning, whoever wrote it, and however.
 
-use std::os::unix::ffi::OsStrExt;
+use std::{os::unix::ffi::OsStrExt, path::PathBuf};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
 
 use super::{
-    Compare, Dependency, Environment, FileSpec, FinalNewline, PolicyVersion, Principal, Redact,
-    Rules, Severity, Spanned,
+    Compare, Dependency, DirectorySpec, Environment, Exhaustive, FileSpec, FinalNewline, Mode,
+    OnUnexpected, PolicyVersion, Principal, Redact, Rules, Severity, Spanned, SymlinkSpec,
     compare::{Absence, Equal, Format, Keys, word},
     render,
 };
@@ -38,7 +38,15 @@ pub fn canonical(version: &PolicyVersion, contents: &[blake3::Hash]) -> String {
     let mut environment: Vec<Process<'_>> =
         version.environment.iter().map(environment_of).collect();
     environment.sort_by(|a, b| a.process.cmp(&b.process));
+    let absent = by_path(&version.absent, |absent| &absent.path).into_iter();
+    let directories = by_path(&version.directories, |directory| &directory.path).into_iter();
+    let symlinks = by_path(&version.symlinks, |link| &link.path).into_iter();
     let form = Version {
+        absent: absent
+            .map(|absent| Path::new(&absent.path, absent.on_drift, absent.severity))
+            .collect(),
+        directories: directories.map(Path::directory).collect(),
+        symlinks: symlinks.map(Path::symlink).collect(),
         dependencies,
         environment,
         files: files
@@ -58,13 +66,98 @@ pub fn canonical(version: &PolicyVersion, contents: &[blake3::Hash]) -> String {
 #[derive(Serialize)]
 struct Version<'v> {
     #[serde(skip_serializing_if = "Vec::is_empty")]
+    absent: Vec<Path<'v>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     dependencies: Vec<Needed<'v>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    directories: Vec<Path<'v>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     environment: Vec<Process<'v>>,
     files: Vec<File<'v>>,
     form: u32,
     policy: &'v str,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    symlinks: Vec<Path<'v>>,
     version: String,
+}
+
+/// What can be said of a path that is no file.
+#[derive(Default, Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Path<'v> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exhaustive: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group: Option<Id<'v>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    ignore: Vec<&'v str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    mode: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_drift: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_unexpected: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    owner: Option<Id<'v>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'v str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    severity: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    target: Option<&'v str>,
+}
+
+impl<'v> Path<'v> {
+    fn new(path: &'v Spanned<PathBuf>, on_drift: Option<Mode>, severity: Severity) -> Self {
+        Self {
+            on_drift: on_drift.map(Mode::name),
+            path: path.value.to_str(),
+            path_bytes: bytes(&path.value),
+            severity: (severity != Severity::default()).then(|| severity.name()),
+            ..Self::default()
+        }
+    }
+
+    fn symlink(link: &'v SymlinkSpec) -> Self {
+        Self {
+            group: link.group.as_ref().map(id),
+            owner: link.owner.as_ref().map(id),
+            // Written as a text in the policy.
+            target: link.target.to_str(),
+            ..Self::new(&link.path, link.on_drift, link.severity)
+        }
+    }
+
+    fn directory(directory: &'v DirectorySpec) -> Self {
+        let exhaustive = directory.exhaustive.as_ref();
+        let removes = |exhaustive: &Exhaustive| exhaustive.on_unexpected == OnUnexpected::Remove;
+        Self {
+            exhaustive: exhaustive.map(|_| true),
+            group: directory.group.as_ref().map(id),
+            ignore: exhaustive.map_or_else(Vec::new, |said| sorted(said.ignore.patterns())),
+            mode: directory.mode.map(|mode| format!("{mode:04o}")),
+            on_unexpected: exhaustive
+                .filter(|said| removes(said))
+                .map(|said| word(&OnUnexpected::ALL, &said.on_unexpected)),
+            owner: directory.owner.as_ref().map(id),
+            ..Self::new(&directory.path, directory.on_drift, directory.severity)
+        }
+    }
+}
+
+/// The base64 of a path that is not UTF-8.
+fn bytes(path: &std::path::Path) -> Option<String> {
+    let encode = || STANDARD.encode(path.as_os_str().as_bytes());
+    path.to_str().is_none().then(encode)
+}
+
+/// `specs` by their paths.
+fn by_path<T>(specs: &[T], path: impl Fn(&T) -> &Spanned<PathBuf>) -> Vec<&T> {
+    let mut specs: Vec<&T> = specs.iter().collect();
+    specs.sort_by(|a, b| path(a).value.as_os_str().cmp(path(b).value.as_os_str()));
+    specs
 }
 
 #[derive(Serialize)]
@@ -162,7 +255,6 @@ fn file<'v>(spec: &'v FileSpec, digest: &blake3::Hash) -> File<'v> {
         compare,
         after_heal,
     } = spec;
-    let text = path.value.to_str();
     File {
         after_heal: after_heal
             .iter()
@@ -177,12 +269,10 @@ fn file<'v>(spec: &'v FileSpec, digest: &blake3::Hash) -> File<'v> {
         group: group.as_ref().map(id),
         max_size: max_size.as_ref().map(|size| size.value),
         mode: mode.map(|mode| format!("{mode:04o}")),
-        on_drift: on_drift.map(super::Mode::name),
+        on_drift: on_drift.map(Mode::name),
         owner: owner.as_ref().map(id),
-        path: text,
-        path_bytes: text
-            .is_none()
-            .then(|| STANDARD.encode(path.value.as_os_str().as_bytes())),
+        path: path.value.to_str(),
+        path_bytes: bytes(&path.value),
         redact: (*redact != Redact::default()).then(|| redact.name()),
         severity: (*severity != Severity::default()).then(|| severity.name()),
     }

@@ -6,6 +6,7 @@ mod policy;
 mod reload;
 mod requirement;
 mod scalar;
+mod target;
 mod version;
 
 use std::sync::Arc;

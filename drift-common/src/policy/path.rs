@@ -11,7 +11,7 @@ use crate::escape;
 /// Bytes of one component, at most (`NAME_MAX`).
 const MAX_NAME: usize = 255;
 /// Bytes of a path, at most (`PATH_MAX`, whose last byte is the closing NUL).
-const MAX_PATH: usize = 4095;
+pub(crate) const MAX_PATH: usize = 4095;
 
 /// Why a path cannot be declared, and what to write instead.
 #[derive(Debug, PartialEq, Eq)]

@@ -70,6 +70,9 @@ fn render_version(f: &mut impl Write, version: &PolicyVersion) -> fmt::Result {
         policy,
         version,
         files,
+        symlinks,
+        absent,
+        directories,
         environment,
         dependencies,
     } = version;
@@ -82,6 +85,14 @@ fn render_version(f: &mut impl Write, version: &PolicyVersion) -> fmt::Result {
         writeln!(f, "  files:")?;
         files.iter().try_for_each(|file| render_file(f, file))?;
     }
+    items(
+        f,
+        "  symlinks",
+        symlinks.iter().map(flow::symlink).collect(),
+    )?;
+    items(f, "  absent", absent.iter().map(flow::absent).collect())?;
+    let directories = directories.iter().map(flow::directory).collect();
+    items(f, "  directories", directories)?;
     let environment = environment.iter().map(flow::environment).collect();
     items(f, "  environment", environment)?;
     let dependencies = dependencies.iter().map(flow::dependency).collect();

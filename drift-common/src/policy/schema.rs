@@ -92,6 +92,7 @@ fn value(value: &Value) -> Json {
         Value::Number(least, most) => {
             json!({"type": "integer", "minimum": least, "maximum": most})
         }
+        Value::Flag => json!({"type": "boolean"}),
         Value::True => json!({"const": true}),
         Value::Words(words) => json!({"enum": words()}),
         Value::List(item) => json!({"type": "array", "items": self::value(item)}),

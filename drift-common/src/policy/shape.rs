@@ -6,6 +6,7 @@ use super::{
     expect::{FinalNewline, Redact, Severity},
     guard::Mode,
     reload::Signal,
+    version::OnUnexpected,
 };
 
 /// A mapping with certain fields.
@@ -36,6 +37,8 @@ pub(crate) enum Value {
     Scalar(&'static str),
     /// A whole number from the first to the second.
     Number(u32, u32),
+    /// `true` or `false`.
+    Flag,
     /// `true`.
     True,
     /// One of these words.
@@ -133,6 +136,26 @@ pub(crate) static VERSION_SPEC: Shape = Shape {
             "Regular files with their content.",
         ),
         may(
+            "symlinks",
+            Value::List(&Value::Map(&SYMLINK)),
+            "Symbolic links.",
+        ),
+        may(
+            "masks",
+            Value::List(&Value::Map(&NOTHING)),
+            "Symbolic links to /dev/null.",
+        ),
+        may(
+            "absent",
+            Value::List(&Value::Map(&NOTHING)),
+            "Paths at which nothing may be.",
+        ),
+        may(
+            "directories",
+            Value::List(&Value::Map(&DIRECTORY)),
+            "Directories.",
+        ),
+        may(
             "environment",
             Value::List(&Value::Map(&ENVIRONMENT)),
             "What processes must find in their environment. Not supported yet.",
@@ -211,6 +234,55 @@ pub(crate) static FILE: Shape = Shape {
             Value::List(&Value::Map(&AFTER_HEAL)),
             "What makes programs take a healed file in. Not supported yet.",
         ),
+    ],
+    one_of: &[ONE_PATH],
+};
+
+pub(crate) static SYMLINK: Shape = Shape {
+    what: "a mapping with path and target",
+    fields: &[
+        PATH,
+        PATH_BYTES,
+        must("target", ANY, "Exactly what the link holds."),
+        OWNER,
+        GROUP,
+        ON_DRIFT,
+        SEVERITY,
+    ],
+    one_of: &[ONE_PATH],
+};
+
+pub(crate) static NOTHING: Shape = Shape {
+    what: "a mapping with path",
+    fields: &[PATH, PATH_BYTES, ON_DRIFT, SEVERITY],
+    one_of: &[ONE_PATH],
+};
+
+pub(crate) static DIRECTORY: Shape = Shape {
+    what: "a mapping with path",
+    fields: &[
+        PATH,
+        PATH_BYTES,
+        FILE_MODE,
+        OWNER,
+        GROUP,
+        may(
+            "exhaustive",
+            Value::Flag,
+            "Whether nothing undeclared may be in it.",
+        ),
+        may(
+            "ignore",
+            Value::List(&ANY),
+            "Names that may be in it all the same, as globs.",
+        ),
+        may(
+            "onUnexpected",
+            words!(OnUnexpected),
+            "Whether healing removes what may not be in it.",
+        ),
+        ON_DRIFT,
+        SEVERITY,
     ],
     one_of: &[ONE_PATH],
 };

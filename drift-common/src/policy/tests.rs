@@ -10,6 +10,7 @@ mod malformed;
 mod properties;
 mod sound;
 mod syntax;
+mod targets;
 mod values;
 
 use std::{path::Path, sync::Arc};

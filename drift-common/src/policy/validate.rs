@@ -2,7 +2,7 @@
 
 use std::{
     collections::{BTreeMap, HashMap},
-    path::Path,
+    path::{Path, PathBuf},
 };
 
 use semver::Version;
@@ -34,7 +34,7 @@ impl Lineage {
 /// * a policy, a document or a version that is declared twice (versions that differ in nothing but build metadata are the same);
 /// * a version of no policy, an active version that is not there;
 /// * a path declared twice by a version, or by the active versions of two policies;
-/// * a path declared beneath another one, which is a file;
+/// * a path declared beneath another one, which is no directory;
 /// * what the agent does not act on yet.
 ///
 /// Where documents were refused before, one that is missing here proves nothing, and is not said.
@@ -78,7 +78,10 @@ pub fn validate(documents: Vec<Document>, problems: &mut Problems) -> Option<Vec
         .collect();
     conflicts(active, problems, |claim, first| {
         let of = |claim: &Claim<'_>| &lineages[claim.owner];
-        (claim.owner != first.owner).then(|| two_policies(claim, of(claim), first, of(first)))
+        if claim.owner == first.owner {
+            return None;
+        }
+        two_policies(claim, of(claim), first, of(first))
     });
     problems.is_empty().then_some(lineages)
 }
@@ -206,17 +209,60 @@ struct Claim<'v> {
     at: &'v Place,
     /// The number of the policy.
     owner: usize,
+    kind: Kind,
+}
+
+/// What is declared at a path.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    File,
+    Symlink,
+    Absent,
+    Directory,
+}
+
+impl Kind {
+    const fn phrase(self) -> &'static str {
+        match self {
+            Self::File => "a file",
+            Self::Symlink => "a symbolic link",
+            Self::Absent => "absent",
+            Self::Directory => "a directory",
+        }
+    }
 }
 
 fn claims(owner: usize, version: &PolicyVersion) -> Vec<Claim<'_>> {
-    let paths = version.files.iter().map(|file| &file.path);
-    paths
-        .map(|Spanned { value, at }| Claim {
+    let files = version
+        .files
+        .iter()
+        .map(|file| claimed(&file.path, Kind::File));
+    let links = version
+        .symlinks
+        .iter()
+        .map(|link| claimed(&link.path, Kind::Symlink));
+    let absent = version
+        .absent
+        .iter()
+        .map(|absent| claimed(&absent.path, Kind::Absent));
+    let directories = version.directories.iter();
+    let directories = directories.map(|directory| claimed(&directory.path, Kind::Directory));
+    files
+        .chain(links)
+        .chain(absent)
+        .chain(directories)
+        .map(|(Spanned { value, at }, kind)| Claim {
             path: value,
             at,
             owner,
+            kind,
         })
         .collect()
+}
+
+/// A path, and what is declared there.
+fn claimed(path: &Spanned<PathBuf>, kind: Kind) -> (&Spanned<PathBuf>, Kind) {
+    (path, kind)
 }
 
 /// Says what `problem` makes of each path that is declared before, or beneath one that is.
@@ -248,7 +294,7 @@ fn conflicts<'v>(
 fn same_version(version: &PolicyVersion, claim: &Claim<'_>, first: &Claim<'_>) -> Option<Problem> {
     let shown = escape::path_name(claim.path);
     if claim.path != first.path {
-        return Some(beneath(claim, first));
+        return beneath(claim, first);
     }
     let of = format!(
         "{} {}",
@@ -267,7 +313,7 @@ fn two_policies(
     lineage: &Lineage,
     first: &Claim<'_>,
     other: &Lineage,
-) -> Problem {
+) -> Option<Problem> {
     if claim.path != first.path {
         return beneath(claim, first);
     }
@@ -281,18 +327,21 @@ fn two_policies(
         of(other),
         of(lineage)
     );
-    twice(message, claim.at, first.at)
-        .help("only one policy can have a path: remove it from the other")
+    let help = "only one policy can have a path: remove it from the other";
+    Some(twice(message, claim.at, first.at).help(help))
 }
 
-fn beneath(claim: &Claim<'_>, file: &Claim<'_>) -> Problem {
+/// Only in a directory can something else be.
+fn beneath(claim: &Claim<'_>, above: &Claim<'_>) -> Option<Problem> {
+    if above.kind == Kind::Directory {
+        return None;
+    }
+    let what = above.kind.phrase();
     let message = format!(
-        "{} cannot be beneath {}, which is declared as a file",
+        "{} cannot be beneath {}, which is declared as {what}",
         escape::path_name(claim.path),
-        escape::path_name(file.path)
+        escape::path_name(above.path)
     );
-    claim
-        .at
-        .problem(message)
-        .help(format!("declared as a file at {}", file.at.position()))
+    let help = format!("declared as {what} at {}", above.at.position());
+    Some(claim.at.problem(message).help(help))
 }

@@ -8,6 +8,7 @@ use super::{
     compare::Compare,
     content::Content,
     expect::{FinalNewline, Redact, Severity},
+    globs::Globs,
     guard::Mode,
     reload::AfterHeal,
     requirement::{Dependency, Environment},
@@ -23,6 +24,10 @@ pub struct PolicyVersion {
     pub policy: Spanned<String>,
     pub version: Spanned<Version>,
     pub files: Vec<FileSpec>,
+    pub symlinks: Vec<SymlinkSpec>,
+    /// Paths at which nothing may be.
+    pub absent: Vec<AbsentSpec>,
+    pub directories: Vec<DirectorySpec>,
     /// What processes must find in their environment.
     pub environment: Vec<Environment>,
     /// Versions of other policies that this one needs.
@@ -50,6 +55,67 @@ pub struct FileSpec {
     pub final_newline: FinalNewline,
     pub compare: Spanned<Compare>,
     pub after_heal: Vec<Spanned<AfterHeal>>,
+}
+
+/// A symbolic link. A mask is one to `/dev/null`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SymlinkSpec {
+    pub path: Spanned<PathBuf>,
+    /// Exactly what the link holds. Nothing is said of what is there.
+    pub target: PathBuf,
+    /// `None`: left alone.
+    pub owner: Option<Spanned<Principal>>,
+    /// `None`: left alone.
+    pub group: Option<Spanned<Principal>>,
+    pub on_drift: Option<Mode>,
+    pub severity: Severity,
+}
+
+/// Nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AbsentSpec {
+    pub path: Spanned<PathBuf>,
+    pub on_drift: Option<Mode>,
+    pub severity: Severity,
+}
+
+/// A directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DirectorySpec {
+    pub path: Spanned<PathBuf>,
+    /// As of a file.
+    pub mode: Option<u32>,
+    /// `None`: left alone.
+    pub owner: Option<Spanned<Principal>>,
+    /// `None`: left alone.
+    pub group: Option<Spanned<Principal>>,
+    /// `None`: what is in it is left alone.
+    pub exhaustive: Option<Exhaustive>,
+    pub on_drift: Option<Mode>,
+    pub severity: Severity,
+}
+
+/// Nothing but what is declared may be in a directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Exhaustive {
+    /// Names that may be there all the same.
+    pub ignore: Globs,
+    pub on_unexpected: OnUnexpected,
+}
+
+/// What healing does with what may not be there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnUnexpected {
+    /// Nothing: it is reported.
+    #[default]
+    Report,
+    /// It is removed; of directories, those that are empty.
+    Remove,
+}
+
+impl OnUnexpected {
+    /// Each with the word for it.
+    pub const ALL: [(&'static str, Self); 2] = [("report", Self::Report), ("remove", Self::Remove)];
 }
 
 /// A user or a group.

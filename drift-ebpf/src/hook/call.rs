@@ -51,6 +51,14 @@ fn try_named(named: &Named, kind: Kind) -> Result<(), Fault> {
         }
         // Names are exact for what a call puts or takes away under them. An attribute is changed on what the name leads to: through a symbolic link,
         // or on another name of the same inode.
+        // That it has other attributes is nothing to its directory.
+        Found::Inside { slot, parent_name } => match kind {
+            Kind::Attr => {}
+            _ => {
+                change.slot = slot;
+                change.parent_name = parent_name;
+            }
+        },
         Found::Nobody => match kind {
             Kind::Attr if named.path != 0 => {}
             _ => return Ok(()),

@@ -64,7 +64,38 @@ mod tests {
             file[field] = value;
             version(&file)
         };
+        let other = |field: &str, item: Value| {
+            let mut document = version(&full);
+            document["spec"][field] = json!([item]);
+            document
+        };
         for (document, valid) in [
+            (
+                other(
+                    "symlinks",
+                    json!({"path": "/l", "target": "x", "owner": "root", "onDrift": "heal"}),
+                ),
+                true,
+            ),
+            (other("symlinks", json!({"path": "/l"})), false),
+            (other("masks", json!({"path": "/l"})), true),
+            (other("masks", json!({"path": "/l", "target": "x"})), false),
+            (other("absent", json!({"pathBytes": "L2E="})), true),
+            (
+                other("absent", json!({"path": "/l", "mode": "0644"})),
+                false,
+            ),
+            (
+                other(
+                    "directories",
+                    json!({"path": "/d", "mode": "0755", "exhaustive": true, "ignore": ["*"], "onUnexpected": "remove"}),
+                ),
+                true,
+            ),
+            (
+                other("directories", json!({"path": "/d", "exhaustive": "yes"})),
+                false,
+            ),
             (policy(&json!({"activeVersion": "1.2.0"})), true),
             (
                 policy(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Content, Mode, POLICY, Place, content, load, version};
+use super::{Content, Mode, POLICY, Place, Target, content, load, version};
 
 fn declares(files: &str) -> Place {
     let place = Place::new();
@@ -68,4 +68,42 @@ fn a_content_must_fit_its_bound() {
     = raise it, or remove it
 1 problem in 1 of 1 file.",
     );
+}
+
+#[test]
+fn what_belongs_into_a_directory_is_what_any_policy_declares_there() {
+    let place = declares(
+        "    - {path: /d/a, content: {inline: a}}\n    - {path: /d/sub/b, content: {inline: a}}\n    - {path: /d-not, content: {inline: a}}\n",
+    );
+    let other = "---\n".to_owned() + POLICY + "---\n" + &version("    []\n");
+    let other = other.replace("web", "other").replace(
+        "files:\n    []",
+        "directories: [{path: /d, exhaustive: true, ignore: ['*.bak']}]",
+    );
+    place.write("policies/other.yaml", other);
+    let snapshot = place.loaded();
+    let paths: Vec<_> = snapshot
+        .files
+        .iter()
+        .map(|file| file.path.to_str())
+        .collect();
+    assert_eq!(
+        paths,
+        [Some("/d"), Some("/d/a"), Some("/d/sub/b"), Some("/d-not")]
+    );
+    let Target::Directory(Some(exhaustive)) = &snapshot.files[0].target else {
+        panic!("exhaustive")
+    };
+    let temporary = crate::heal::temporary_name(std::path::Path::new("/d/a"));
+    for (name, allowed) in [
+        ("a", true),
+        ("sub", true),
+        ("x.bak", true),
+        ("b", false),
+        ("not", false),
+        (".drift-0000000000000000.tmp", false),
+    ] {
+        assert_eq!(exhaustive.allows(name.as_ref()), allowed, "{name}");
+    }
+    assert!(exhaustive.allows(&temporary));
 }

@@ -9,12 +9,12 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use semver::Version;
 
-use super::{compare, content, reload, requirement, scalar};
+use super::{compare, content, reload, requirement, scalar, target};
 use crate::{
     escape,
     policy::{
-        Compare, Dependency, Environment, FileSpec, FinalNewline, Mode, PolicyVersion, Redact,
-        Severity,
+        AbsentSpec, Compare, Dependency, DirectorySpec, Environment, FileSpec, FinalNewline, Mode,
+        PolicyVersion, Principal, Redact, Severity, SymlinkSpec,
         decode::{Cursor, Decoder, Fields},
         expect::MAX_SIZE,
         path::{self, Unfit},
@@ -27,6 +27,9 @@ pub(super) struct Spec {
     policy: Spanned<String>,
     version: Spanned<Version>,
     files: Vec<FileSpec>,
+    symlinks: Vec<SymlinkSpec>,
+    absent: Vec<AbsentSpec>,
+    directories: Vec<DirectorySpec>,
     environment: Vec<Environment>,
     dependencies: Vec<Dependency>,
 }
@@ -37,6 +40,9 @@ impl Spec {
             policy,
             version,
             files,
+            symlinks,
+            absent,
+            directories,
             environment,
             dependencies,
         } = self;
@@ -45,6 +51,9 @@ impl Spec {
             policy,
             version,
             files,
+            symlinks,
+            absent,
+            directories,
             environment,
             dependencies,
         }
@@ -56,6 +65,21 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
     let policy = fields.required(decoder, "policy", scalar::name);
     let version = fields.required(decoder, "version", scalar::version);
     let files = fields.optional(decoder, "files", |decoder, files| decoder.list(files, file));
+    let mut symlinks = fields
+        .optional(decoder, "symlinks", |decoder, symlinks| {
+            decoder.list(symlinks, target::symlink)
+        })
+        .unwrap_or_default();
+    let masks = fields.optional(decoder, "masks", |decoder, masks| {
+        decoder.list(masks, target::mask)
+    });
+    symlinks.extend(masks.unwrap_or_default());
+    let absent = fields.optional(decoder, "absent", |decoder, absent| {
+        decoder.list(absent, target::absent)
+    });
+    let directories = fields.optional(decoder, "directories", |decoder, directories| {
+        decoder.list(directories, target::directory)
+    });
     let environment = fields.optional(decoder, "environment", |decoder, environment| {
         decoder.list(environment, requirement::environment)
     });
@@ -67,6 +91,9 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
         policy: policy?,
         version: version?,
         files: files.unwrap_or_default(),
+        symlinks,
+        absent: absent.unwrap_or_default(),
+        directories: directories.unwrap_or_default(),
         environment: environment.unwrap_or_default(),
         dependencies: dependencies.unwrap_or_default(),
     })
@@ -79,18 +106,10 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
         content::content(decoder, cursor.private())
     });
     let mode = fields.optional(decoder, "mode", scalar::file_mode);
-    let owner = fields.optional(decoder, "owner", |decoder, owner| {
-        scalar::principal(decoder, owner, "user")
-    });
-    let group = fields.optional(decoder, "group", |decoder, group| {
-        scalar::principal(decoder, group, "group")
-    });
-    let on_drift = fields.optional(decoder, "onDrift", |decoder, mode| {
-        decoder.word(mode, "mode", &Mode::ALL)
-    });
-    let severity = fields.optional(decoder, "severity", |decoder, severity| {
-        decoder.word(severity, "severity", &Severity::ALL)
-    });
+    let owner = owner(decoder, &mut fields);
+    let group = group(decoder, &mut fields);
+    let on_drift = on_drift(decoder, &mut fields);
+    let severity = severity(decoder, &mut fields);
     let redact = fields.optional(decoder, "redact", |decoder, redact| {
         decoder.word(redact, "redaction", &Redact::ALL)
     });
@@ -105,7 +124,7 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
     fields.end(decoder);
     Some(FileSpec {
         on_drift,
-        severity: severity.unwrap_or_default(),
+        severity,
         redact: redact.unwrap_or_default(),
         max_size,
         final_newline: final_newline.unwrap_or_default(),
@@ -119,7 +138,41 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
     })
 }
 
-fn declared_path(decoder: &mut Decoder<'_>, fields: &mut Fields<'_>) -> Option<Spanned<PathBuf>> {
+pub(super) fn owner(
+    decoder: &mut Decoder<'_>,
+    fields: &mut Fields<'_>,
+) -> Option<Spanned<Principal>> {
+    fields.optional(decoder, "owner", |decoder, owner| {
+        scalar::principal(decoder, owner, "user")
+    })
+}
+
+pub(super) fn group(
+    decoder: &mut Decoder<'_>,
+    fields: &mut Fields<'_>,
+) -> Option<Spanned<Principal>> {
+    fields.optional(decoder, "group", |decoder, group| {
+        scalar::principal(decoder, group, "group")
+    })
+}
+
+pub(super) fn on_drift(decoder: &mut Decoder<'_>, fields: &mut Fields<'_>) -> Option<Mode> {
+    fields.optional(decoder, "onDrift", |decoder, mode| {
+        decoder.word(mode, "mode", &Mode::ALL)
+    })
+}
+
+pub(super) fn severity(decoder: &mut Decoder<'_>, fields: &mut Fields<'_>) -> Severity {
+    let severity = fields.optional(decoder, "severity", |decoder, severity| {
+        decoder.word(severity, "severity", &Severity::ALL)
+    });
+    severity.unwrap_or_default()
+}
+
+pub(super) fn declared_path(
+    decoder: &mut Decoder<'_>,
+    fields: &mut Fields<'_>,
+) -> Option<Spanned<PathBuf>> {
     let one = fields.one_of(decoder, &["path", "pathBytes"]);
     let text = fields.optional(decoder, "path", absolute);
     let bytes = fields.optional(decoder, "pathBytes", |decoder, cursor| {

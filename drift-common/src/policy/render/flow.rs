@@ -1,10 +1,13 @@
 //! Values on one line: `[a, b]` and `{a: b}`.
 
-use std::os::unix::ffi::OsStrExt;
+use std::{os::unix::ffi::OsStrExt, path::Path};
+
+use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{duration, scalar};
 use crate::policy::{
-    AfterHeal, Compare, Dependency, Environment, Rules, Signal, Variable, Whom,
+    AbsentSpec, AfterHeal, Compare, Dependency, DirectorySpec, Environment, Exhaustive, Mode,
+    OnUnexpected, Principal, Rules, Severity, Signal, Spanned, SymlinkSpec, Variable, Whom,
     compare::{Absence, Equal, Format, Keys, word},
 };
 
@@ -21,9 +24,96 @@ fn map<'f>(fields: impl IntoIterator<Item = (&'f str, String)>) -> String {
     format!("{{{}}}", fields.join(", "))
 }
 
-fn path(path: &std::path::Path) -> String {
+fn path(path: &Path) -> String {
     // A path that is written as a text is UTF-8.
     scalar(&String::from_utf8_lossy(path.as_os_str().as_bytes()))
+}
+
+/// The field that gives a declared path.
+fn declared(path: &Path) -> (&'static str, String) {
+    match path.to_str() {
+        Some(text) => ("path", scalar(text)),
+        None => (
+            "pathBytes",
+            scalar(&STANDARD.encode(path.as_os_str().as_bytes())),
+        ),
+    }
+}
+
+type Fields = Vec<(&'static str, String)>;
+
+fn owners(
+    fields: &mut Fields,
+    owner: Option<&Spanned<Principal>>,
+    group: Option<&Spanned<Principal>>,
+) {
+    for (what, principal) in [("owner", owner), ("group", group)] {
+        fields.extend(principal.map(|principal| match &principal.value {
+            Principal::Id(id) => (what, id.to_string()),
+            Principal::Name(name) => (what, scalar(name)),
+        }));
+    }
+}
+
+fn said(fields: &mut Fields, on_drift: Option<Mode>, severity: Severity) {
+    fields.extend(on_drift.map(|mode| ("onDrift", mode.to_string())));
+    if severity != Severity::default() {
+        fields.push(("severity", severity.name().to_owned()));
+    }
+}
+
+pub(super) fn symlink(link: &SymlinkSpec) -> String {
+    let SymlinkSpec {
+        path: at,
+        target,
+        owner,
+        group,
+        on_drift,
+        severity,
+    } = link;
+    let mut fields = vec![declared(&at.value), ("target", path(target))];
+    owners(&mut fields, owner.as_ref(), group.as_ref());
+    said(&mut fields, *on_drift, *severity);
+    map(fields)
+}
+
+pub(super) fn absent(absent: &AbsentSpec) -> String {
+    let AbsentSpec {
+        path,
+        on_drift,
+        severity,
+    } = absent;
+    let mut fields = vec![declared(&path.value)];
+    said(&mut fields, *on_drift, *severity);
+    map(fields)
+}
+
+pub(super) fn directory(directory: &DirectorySpec) -> String {
+    let DirectorySpec {
+        path,
+        mode,
+        owner,
+        group,
+        exhaustive,
+        on_drift,
+        severity,
+    } = directory;
+    let mut fields = vec![declared(&path.value)];
+    fields.extend(mode.map(|mode| ("mode", format!("\"{mode:04o}\""))));
+    owners(&mut fields, owner.as_ref(), group.as_ref());
+    if let Some(Exhaustive {
+        ignore,
+        on_unexpected,
+    }) = exhaustive
+    {
+        let ignore = ignore.patterns().iter().map(|pattern| scalar(pattern));
+        fields.push(("exhaustive", "true".to_owned()));
+        fields.push(("ignore", list(ignore)));
+        let word = word(&OnUnexpected::ALL, on_unexpected);
+        fields.push(("onUnexpected", word.to_owned()));
+    }
+    said(&mut fields, *on_drift, *severity);
+    map(fields)
 }
 
 pub(super) fn compare(compare: &Compare) -> String {

@@ -88,6 +88,32 @@ fn the_same_meaning_has_the_same_digest() {
 }
 
 #[test]
+fn links_and_directories_have_a_part_in_it() {
+    let with = |rest: &str| identity(&(PLAIN.to_owned() + rest)).1;
+    let one = "  symlinks: [{path: /l, target: /dev/null}]\n  directories: [{path: /d, exhaustive: true, ignore: [b, a]}]\n";
+    let plain = with(one);
+    assert_eq!(
+        plain,
+        with(
+            "  directories: [{path: /d, ignore: [a, b], exhaustive: true, onUnexpected: report}]\n  masks: [{path: /l}]\n"
+        )
+    );
+    for (from, to) in [
+        ("/dev/null", "/dev/zero"),
+        ("/l", "/m"),
+        ("exhaustive: true", "exhaustive: true, onUnexpected: remove"),
+        ("exhaustive: true, ignore: [b, a]", "mode: 755"),
+        ("[b, a]", "[b]"),
+        (
+            "symlinks: [{path: /l, target: /dev/null}]",
+            "absent: [{path: /l}]",
+        ),
+    ] {
+        assert_ne!(with(&one.replace(from, to)), plain, "{to}");
+    }
+}
+
+#[test]
 fn another_meaning_has_another_digest() {
     let (_, plain) = identity(PLAIN);
     for (from, to) in [

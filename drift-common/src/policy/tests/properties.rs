@@ -165,19 +165,36 @@ fn said() -> Vec<FileSpec> {
         - {restart: c.timer}
         - {command: [/bin/x, "a b"], timeout: 1m}
 "#;
-    [plain, all].into_iter().flat_map(unchecked).collect()
+    let files = [plain, all].map(|items| unchecked(items).files);
+    files.into_iter().flatten().collect()
 }
 
-/// The files of a version with these items, whether the agent acts on all of it or not.
-fn unchecked(items: &str) -> Vec<FileSpec> {
+/// What else than files a version can declare.
+fn others() -> Vec<PolicyVersion> {
+    let all = r#"    []
+  symlinks:
+    - {path: "/a b", target: "../x y", owner: root, group: 7}
+    - {pathBytes: L2H/, target: /x, onDrift: observe}
+  masks: [{path: /m, severity: info}]
+  absent: [{path: /n}, {path: /o, onDrift: heal, severity: critical}]
+  directories:
+    - {path: /d, mode: "1777", owner: 0}
+    - {path: /e, exhaustive: true, ignore: ["*.bak", "{a,b}", "[0-9]"], onUnexpected: remove}
+    - {path: /f, exhaustive: true}
+"#;
+    ["    []\n", all].into_iter().map(unchecked).collect()
+}
+
+/// A version with these items, whether the agent acts on all of it or not.
+fn unchecked(items: &str) -> PolicyVersion {
+    let text = version(items).replace("files:\n    []", "files: []");
     let mut problems = Problems::default();
-    let documents = parse(&source(&version(items)), &mut problems);
+    let mut documents = parse(&source(&text), &mut problems);
     assert!(problems.is_empty(), "{problems}");
-    let files = documents.into_iter().flat_map(|document| match document {
-        Document::Version(version) => version.files,
-        Document::Policy(_) => Vec::new(),
-    });
-    files.collect()
+    match documents.pop() {
+        Some(Document::Version(version)) => version,
+        other => panic!("{other:?}"),
+    }
 }
 
 prop_compose! {
@@ -200,13 +217,22 @@ prop_compose! {
 }
 
 fn document() -> impl Strategy<Value = Document> {
-    let version =
-        (name(), name(), number(), vec(file(), 0..5)).prop_map(|(name, policy, version, files)| {
+    let version = (
+        name(),
+        name(),
+        number(),
+        vec(file(), 0..5),
+        select(others()),
+    )
+        .prop_map(|(name, policy, version, files, others)| {
             Document::Version(PolicyVersion {
                 name: spanned(name),
                 policy: spanned(policy),
                 version: spanned(version),
                 files,
+                symlinks: others.symlinks,
+                absent: others.absent,
+                directories: others.directories,
                 environment: Vec::new(),
                 dependencies: Vec::new(),
             })

@@ -1,0 +1,142 @@
+//! What is no file: links, directories, and nothing.
+
+use std::ffi::OsString;
+
+use rustix::{
+    fd::{AsFd, OwnedFd},
+    fs::{
+        AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, chownat, fsync, mkdirat, renameat_with,
+        symlinkat,
+    },
+    io::Errno,
+};
+
+use crate::{declare::Declared, observe::Host};
+
+use super::{
+    execute::{
+        HealError, Healed, directory_for_writing, parent_and_name, set_attributes,
+        unreachable_parent,
+    },
+    replace::{remove, remove_stale, rename_over, temporary_name},
+};
+
+/// What a missing directory gets where nothing is declared.
+const DEFAULT_MODE: u32 = 0o755;
+
+/// Puts a symbolic link in place of whatever stands there.
+pub(super) fn link(
+    host: &Host,
+    declared: &Declared,
+    target: &std::path::Path,
+) -> Result<Healed, HealError> {
+    let (healed, dir, name) = place(host, declared)?;
+    let temporary = temporary_name(&declared.path);
+    remove_stale(&dir, &temporary)?;
+    symlinkat(target, &dir, &temporary).map_err(HealError::at("make a link"))?;
+    let made =
+        owner(&dir, &temporary, declared).and_then(|()| rename_over(&dir, &temporary, &name));
+    tidied(made, &dir, &temporary)?;
+    Ok(healed)
+}
+
+/// Sets the owner of a link itself.
+pub(super) fn owner(dir: &OwnedFd, name: &OsString, declared: &Declared) -> Result<(), HealError> {
+    if declared.uid.is_none() && declared.gid.is_none() {
+        return Ok(());
+    }
+    let (uid, gid) = (
+        declared.uid.map(Uid::from_raw),
+        declared.gid.map(Gid::from_raw),
+    );
+    chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+        .map_err(HealError::at("set the owner of the link"))
+}
+
+/// Makes a directory in place of whatever stands there: complete before it has its name.
+pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
+    let (healed, dir, name) = place(host, declared)?;
+    let temporary = temporary_name(&declared.path);
+    remove_stale(&dir, &temporary)?;
+    mkdirat(&dir, &temporary, Mode::from_raw_mode(0o700))
+        .map_err(HealError::at("make a directory"))?;
+    let made = fill(&dir, &temporary, declared).and_then(|()| named(&dir, &temporary, &name));
+    tidied(made, &dir, &temporary)?;
+    Ok(healed)
+}
+
+fn fill(dir: &OwnedFd, temporary: &OsString, declared: &Declared) -> Result<(), HealError> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let made = rustix::fs::openat(dir, temporary, flags, Mode::empty())
+        .map_err(HealError::at("open the new directory"))?;
+    // The agent's umask must not decide.
+    let mode = Mode::from_raw_mode(declared.mode.unwrap_or(DEFAULT_MODE));
+    rustix::fs::fchmod(&made, mode).map_err(HealError::at("set the mode"))?;
+    set_attributes(made.as_fd(), declared)?;
+    fsync(&made).map_err(HealError::at("sync the directory"))
+}
+
+/// Exchanges the new directory with what stands there, and removes that: at no moment there is nothing.
+fn named(dir: &OwnedFd, temporary: &OsString, name: &OsString) -> Result<(), HealError> {
+    match renameat_with(dir, temporary, dir, name, RenameFlags::NOREPLACE) {
+        Err(Errno::EXIST) => {
+            renameat_with(dir, temporary, dir, name, RenameFlags::EXCHANGE)
+                .map_err(HealError::at("exchange"))?;
+            remove_stale(dir, temporary)?;
+        }
+        other => other.map_err(HealError::at("rename"))?,
+    }
+    fsync(dir).map_err(HealError::at("sync the directory"))
+}
+
+/// Removes what stands there.
+pub(super) fn absent(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
+    let (parent, name) = parent_and_name(&declared.path)?;
+    let dir = host
+        .directory(parent, OFlags::RDONLY)
+        .map_err(|error| unreachable_parent(parent, error))?;
+    remove(&dir, &name).map_err(HealError::at("remove what stands there"))?;
+    fsync(&dir).map_err(HealError::at("sync the directory"))?;
+    Ok(Healed::default())
+}
+
+/// Removes names from a directory.
+pub(super) fn clear(
+    host: &Host,
+    declared: &Declared,
+    names: &[OsString],
+) -> Result<Healed, HealError> {
+    let dir = host
+        .directory(&declared.path, OFlags::RDONLY)
+        .map_err(|error| unreachable_parent(&declared.path, error))?;
+    let mut first = Ok(());
+    for name in names {
+        let removed = remove(&dir, name).map_err(HealError::at("remove what may not be there"));
+        // One that cannot be removed must not keep the others there.
+        first = first.and(removed.map(drop));
+    }
+    set_attributes(dir.as_fd(), declared)?;
+    fsync(&dir).map_err(HealError::at("sync the directory"))?;
+    first.map(|()| Healed::default())
+}
+
+/// The directory that a path is in, made where it is missing.
+fn place(host: &Host, declared: &Declared) -> Result<(Healed, OwnedFd, OsString), HealError> {
+    let mut healed = Healed::default();
+    let (parent, name) = parent_and_name(&declared.path)?;
+    let dir = directory_for_writing(host, parent, &mut healed.notes)?;
+    Ok((healed, dir, name))
+}
+
+/// What is left under the temporary name goes when something went wrong.
+fn tidied<T>(
+    result: Result<T, HealError>,
+    dir: &OwnedFd,
+    temporary: &OsString,
+) -> Result<T, HealError> {
+    if result.is_err() {
+        // The first error is the one to tell. What could not be removed is removed at the next heal, or at the next start.
+        let _kept_until_then = remove(dir, temporary);
+    }
+    result
+}

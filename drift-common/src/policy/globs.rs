@@ -1,0 +1,97 @@
+//! Patterns of names.
+
+use std::{ffi::OsStr, fmt};
+
+use globset::{GlobBuilder, GlobSet, GlobSetBuilder};
+
+/// Characters of one pattern, at most.
+const MAX_LENGTH: usize = 1024;
+
+/// Patterns of names, as shells have them: `*.bak`, `.#*`, `[0-9]?`, `{a,b}`. `*` matches a leading dot too. Two are equal when their
+/// patterns are.
+#[derive(Clone, Default)]
+pub struct Globs {
+    patterns: Vec<String>,
+    set: GlobSet,
+}
+
+impl Globs {
+    /// # Errors
+    /// Why one of them is no pattern, or why all together are too much.
+    pub fn new(patterns: Vec<String>) -> Result<Self, String> {
+        let mut builder = GlobSetBuilder::new();
+        for pattern in &patterns {
+            if pattern.is_empty() || pattern.contains('/') {
+                return Err("it matches no name in the directory".to_owned());
+            }
+            if pattern.len() > MAX_LENGTH {
+                return Err("it is too long".to_owned());
+            }
+            let glob = GlobBuilder::new(pattern).literal_separator(true).build();
+            builder.add(glob.map_err(|error| error.kind().to_string())?);
+        }
+        let set = builder.build().map_err(|error| error.kind().to_string())?;
+        Ok(Self { patterns, set })
+    }
+
+    #[must_use]
+    pub fn patterns(&self) -> &[String] {
+        &self.patterns
+    }
+
+    #[must_use]
+    pub fn matches(&self, name: &OsStr) -> bool {
+        self.set.is_match(name)
+    }
+}
+
+impl PartialEq for Globs {
+    fn eq(&self, other: &Self) -> bool {
+        self.patterns == other.patterns
+    }
+}
+
+impl Eq for Globs {}
+
+impl fmt::Debug for Globs {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.patterns.fmt(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+
+    use super::Globs;
+
+    #[test]
+    fn names_that_match() {
+        #[track_caller]
+        fn check(pattern: &str, name: &[u8], expected: bool) {
+            let globs = Globs::new(vec![pattern.to_owned()]).unwrap();
+            assert_eq!(
+                globs.matches(OsStr::from_bytes(name)),
+                expected,
+                "{pattern}"
+            );
+        }
+        check("*.bak", b"a.bak", true);
+        check("*.bak", b".bak", true);
+        check("*.bak", b"a.bak2", false);
+        check("*", b".hidden", true);
+        check("*", b"caf\xe9", true);
+        check(".#*", b".#a", true);
+        check("[0-9]?", b"1a", true);
+        check("{a,b}.d", b"b.d", true);
+        check("a", b"A", false);
+    }
+
+    #[test]
+    fn patterns_that_cannot_be() {
+        for pattern in ["", "a/b", "/a", "[", "{a", &"a".repeat(2000)] {
+            let patterns = vec!["*.bak".to_owned(), pattern.to_owned()];
+            assert!(Globs::new(patterns).is_err(), "{pattern}");
+        }
+    }
+}
