@@ -9,6 +9,7 @@
 mod describe;
 mod drain;
 mod judge;
+mod keep;
 mod path;
 mod timers;
 mod work;
@@ -32,12 +33,12 @@ use tokio::{
 };
 
 use crate::{
-    declare::{Basis, Changes, Rejected, Snapshot, Sources},
+    declare::{Basis, Changes, Rejected, Snapshot},
     observe::{Host, Identify, Objects, Register},
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
     report::{Cause, Event, Record, ReportError, Reporter, Watching},
     settings::{SCAN_ALONE, SCAN_BESIDE_PROBES, Settings},
-    store::{InForce, Store},
+    store::Store,
 };
 
 use self::{
@@ -201,6 +202,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         None => pipeline.keep(&parts.snapshot, sources),
     }
     pipeline.declare(parts.snapshot, &mut ears)?;
+    pipeline.resume_brakes();
     let now = Instant::now();
     pipeline
         .timers
@@ -310,20 +312,6 @@ impl Pipeline {
             }
         }
         Ok(basis)
-    }
-
-    /// Keeps what is declared now as the last good declaration, in the background: the disk may be slow.
-    fn keep(&self, snapshot: &Snapshot, sources: Sources) {
-        let store = Arc::clone(&self.store);
-        let in_force: InForce = store.in_force(&self.settings.policies, snapshot, sources);
-        tokio::task::spawn_blocking(move || {
-            if let Err(error) = store.keep(&in_force) {
-                warn!("the policies in force are not kept for a start without them: {error}");
-            }
-            if let Some(sentence) = store.usage().sentence() {
-                warn!("{sentence}");
-            }
-        });
     }
 
     fn say_rejected(&mut self, rejected: &Rejected) -> Result<(), PipelineError> {

@@ -1,6 +1,6 @@
 //! The brake of one path: a healer that fights another program is worse than none. Pure: the time is an argument.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use crate::declare::Backoff;
 
@@ -28,6 +28,27 @@ impl Brake {
             Some(until) if now < until => Verdict::Hold(until),
             _ => Verdict::Go,
         }
+    }
+
+    /// As it was before a restart: heals in a row, and until when it held by the wall clock. `wall` and `now` are the same moment.
+    #[must_use]
+    pub fn resumed(row: u32, not_before: SystemTime, wall: SystemTime, now: Instant) -> Self {
+        let until = match not_before.duration_since(wall) {
+            Ok(left) => now.checked_add(left),
+            // Over already, but the row may go on.
+            Err(over) => now.checked_sub(over.duration()),
+        };
+        Self {
+            row,
+            until: Some(until.unwrap_or(now)),
+        }
+    }
+
+    /// Until when it holds by the wall clock. `wall` and `now` are the same moment.
+    #[must_use]
+    pub fn not_before(&self, wall: SystemTime, now: Instant) -> SystemTime {
+        let left = self.until.map(|until| until.saturating_duration_since(now));
+        wall + left.unwrap_or_default()
     }
 
     /// Heals in a row so far.
@@ -98,6 +119,38 @@ mod tests {
             brake.ask(later),
             Verdict::Hold(later + Duration::from_secs(2))
         );
+    }
+
+    #[test]
+    fn a_restart_does_not_release_it() {
+        let (now, wall) = (
+            Instant::now(),
+            SystemTime::UNIX_EPOCH + Duration::from_secs(9),
+        );
+        let mut brake = Brake::default();
+        brake.tried(now, &BACKOFF);
+        brake.tried(now, &BACKOFF);
+        let not_before = brake.not_before(wall, now);
+        assert_eq!(not_before, wall + Duration::from_secs(6));
+        // Four seconds later, in a process whose clock tells something else.
+        let (later, wall) = (
+            now + Duration::from_secs(1000),
+            wall + Duration::from_secs(4),
+        );
+        let mut resumed = Brake::resumed(brake.row(), not_before, wall, later);
+        let until = later + Duration::from_secs(2);
+        assert_eq!(resumed.ask(later), Verdict::Hold(until));
+        resumed.tried(until, &BACKOFF);
+        assert_eq!(
+            resumed.ask(until),
+            Verdict::Hold(until + Duration::from_secs(18))
+        );
+        // Long after it was over the row begins anew.
+        let wall = not_before + Duration::from_secs(300);
+        let mut resumed = Brake::resumed(brake.row(), not_before, wall, later);
+        assert_eq!(resumed.ask(later), Verdict::Go);
+        resumed.tried(later, &BACKOFF);
+        assert_eq!(resumed.ask(later), Verdict::Hold(until));
     }
 
     #[test]

@@ -325,8 +325,11 @@ impl Pipeline {
         let state = &mut self.paths[index];
         state.busy = None;
         state.brake.tried(now, &file.policy.backoff);
+        let brake = state.brake;
         state.stat = looked.observed.stat;
-        let Some(mut drift) = state.drift.take() else {
+        let drift = state.drift.take();
+        self.note_brake(&file.path, brake, now);
+        let Some(mut drift) = drift else {
             return Ok(());
         };
         let record = match result {

@@ -61,6 +61,7 @@ pub struct State {
     database: Database,
     /// Not on the disk: nobody knows what was while no agent looked, so a restart begins the soak anew.
     healthy: Mutex<Healthy>,
+    brakes: brake::Noted,
 }
 
 impl State {
@@ -69,6 +70,7 @@ impl State {
         Ok(Self {
             database: open::open(folder, notes)?,
             healthy: Mutex::default(),
+            brakes: brake::Noted::default(),
         })
     }
 

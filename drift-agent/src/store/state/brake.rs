@@ -5,6 +5,7 @@ use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError, TryLockError},
     time::{Duration, SystemTime},
 };
 
@@ -25,7 +26,45 @@ pub struct HeldBrake {
     pub not_before: SystemTime,
 }
 
+/// Brakes that are to be written down.
+#[derive(Debug, Default)]
+pub(super) struct Noted {
+    waiting: Mutex<BTreeMap<PathBuf, HeldBrake>>,
+    /// Held by the one who writes.
+    writing: Mutex<()>,
+}
+
 impl State {
+    /// Notes how a path is braked, to be written by [`State::write_brakes`]. Does not block.
+    pub fn note_brake(&self, path: PathBuf, brake: HeldBrake) {
+        self.waiting().insert(path, brake);
+    }
+
+    /// Writes what was noted. While another thread does so this one returns at once: the other writes it all.
+    pub fn write_brakes(&self) -> Result<(), StoreError> {
+        // Looked at without the lock each time round: what is noted while another holds it is seen by one of the two.
+        while !self.waiting().is_empty() {
+            let _writing = match self.brakes.writing.try_lock() {
+                Ok(writing) => writing,
+                Err(TryLockError::Poisoned(writing)) => writing.into_inner(),
+                Err(TryLockError::WouldBlock) => return Ok(()),
+            };
+            let noted = std::mem::take(&mut *self.waiting());
+            let brakes: Vec<_> = noted
+                .iter()
+                .map(|(path, brake)| (path.as_path(), Some(*brake)))
+                .collect();
+            self.set_brakes(&brakes)?;
+        }
+        Ok(())
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<PathBuf, HeldBrake>> {
+        // Each entry is whole at any time.
+        let waiting = self.brakes.waiting.lock();
+        waiting.unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// Writes down how paths are braked; `None`: no more. One transaction for all of them.
     pub fn set_brakes(&self, brakes: &[(&Path, Option<HeldBrake>)]) -> Result<(), StoreError> {
         if brakes.is_empty() {

@@ -253,6 +253,36 @@ fn back_off_survives_a_restart() {
     }
 }
 
+#[test]
+fn brakes_noted_by_many_at_once_are_all_written_and_the_last_word_counts() {
+    let dir = folder();
+    let store = open(dir.path());
+    std::thread::scope(|scope| {
+        for thread in 0..8 {
+            let state = store.state();
+            scope.spawn(move || {
+                for row in 0..50 {
+                    let brake = HeldBrake {
+                        row,
+                        not_before: at(0),
+                    };
+                    state.note_brake(format!("/etc/{thread}").into(), brake);
+                    state.write_brakes().expect("written");
+                }
+            });
+        }
+    });
+    drop(store);
+    let store = open(dir.path());
+    let brakes = store.state().brakes(at(0), Duration::ZERO, |_| true);
+    let rows: Vec<_> = brakes
+        .expect("read")
+        .values()
+        .map(|brake| brake.row)
+        .collect();
+    assert_eq!(rows, [49; 8]);
+}
+
 /// A database that has all sorts of things in it.
 fn filled(dir: &Path) {
     let store = open(dir);
