@@ -1,10 +1,15 @@
-use std::{fs, path::Path};
+use std::{
+    fs,
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use super::*;
 use tempfile::TempDir;
 
 mod blobs;
 mod crash;
+mod database;
 mod snapshot;
 mod state;
 
@@ -35,4 +40,23 @@ fn noise(seed: u64, length: usize) -> Vec<u8> {
         .finalize_xof()
         .fill(&mut bytes);
     bytes
+}
+
+fn seen(policy: &str, version: &str, content: &str) -> Seen {
+    Seen {
+        policy: policy.to_owned(),
+        version: version.to_owned(),
+        digest: blake3::hash(content.as_bytes()),
+    }
+}
+
+fn activation(policy: &str, version: &str, blobs: &[Hash]) -> Activation {
+    Activation {
+        seen: seen(policy, version, version),
+        blobs: blobs.iter().map(|digest| *digest.as_bytes()).collect(),
+    }
+}
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds)
 }
