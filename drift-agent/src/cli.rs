@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand.
 
+mod check;
 mod format;
 mod policy;
 mod run;
@@ -22,12 +23,15 @@ Examples:
       watch what the policies declare, and say what drifts, live
   sudo drift-agent run --policies policies --mode heal -o jsonl
       put the declared state back too, and say so in JSON, one record a line
+  drift-agent check --policies policies
+      look once, say what is not as declared, and end
   drift-agent policy validate --policies policies
       say all that is wrong with policies, on any machine";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
+    Check(check::Check),
     Policy(policy::Policy),
 }
 
@@ -39,6 +43,7 @@ pub fn main() -> ExitCode {
         .init();
     let result = match Cli::parse().command {
         Command::Run(run) => run.run().map(|()| ExitCode::SUCCESS),
+        Command::Check(check) => check.run(),
         Command::Policy(policy) => policy.run(),
     };
     match result {

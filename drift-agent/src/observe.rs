@@ -5,6 +5,7 @@ mod decode;
 mod objects;
 mod read;
 mod register;
+mod scan;
 mod settle;
 
 pub use actor::{Identify, is_same_process};
@@ -12,4 +13,5 @@ pub use decode::{Decoded, decode};
 pub use objects::{Directory, Name, Object, Objects};
 pub use read::{Found, Host, Known, Observed, Stat, Times, Unexpected, observe};
 pub use register::Register;
+pub use scan::scan;
 pub use settle::{Settle, VANISHED, Wait};

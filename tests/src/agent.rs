@@ -43,9 +43,10 @@ pub fn is_built(test: &str) -> bool {
 /// Whether kernel probes can run here; where not, the test is skipped with the reason.
 #[must_use]
 pub fn has_probes(test: &str) -> bool {
-    let reason = if env::var_os("DRIFT_AGENT").is_none() {
-        "DRIFT_AGENT is not set: run the tests with `cargo xtask test`"
-    } else if !rustix::process::geteuid().is_root() {
+    if !is_built(test) {
+        return false;
+    }
+    let reason = if !rustix::process::geteuid().is_root() {
         "loading kernel programs needs root"
     } else if !PathBuf::from("/sys/kernel/btf/vmlinux").exists() {
         "this kernel has no BTF (/sys/kernel/btf/vmlinux)"

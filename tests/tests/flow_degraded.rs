@@ -4,21 +4,10 @@ use std::{fs, process::Command};
 
 use anyhow::{Context, Result, ensure};
 use drift_tests::{
-    agent::{Agent, program},
+    agent::{Agent, is_built, program},
     scene::{DEFAULT, HEAL, Scene, file},
     skip::skip,
 };
-
-fn is_built(test: &str) -> bool {
-    let built = std::env::var_os("DRIFT_AGENT").is_some();
-    if !built {
-        skip(
-            test,
-            "DRIFT_AGENT is not set: run the tests with `cargo xtask test`",
-        );
-    }
-    built
-}
 
 #[test]
 fn scanning_finds_and_heals_every_second_and_says_why_nobody_is_named() -> Result<()> {

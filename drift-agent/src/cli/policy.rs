@@ -78,7 +78,7 @@ impl Folder {
 }
 
 /// Says what is wrong. The lines of a policy may hold secrets: they are shown to who sits there, never to a log.
-fn refused(why: &declare::Rejected) -> ExitCode {
+pub(super) fn refused(why: &declare::Rejected) -> ExitCode {
     if io::stderr().is_terminal() {
         eprintln!("{why}");
     } else {
@@ -95,7 +95,7 @@ fn refused(why: &declare::Rejected) -> ExitCode {
 }
 
 /// Prints it. That nobody reads on is no failure.
-fn print(text: &str) -> Result<()> {
+pub(super) fn print(text: &str) -> Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),

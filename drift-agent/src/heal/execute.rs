@@ -3,7 +3,8 @@
 use std::{ffi::OsString, io, os::fd::AsFd, path::Path};
 
 use rustix::{
-    fs::{Mode, OFlags, Uid, fchmod, fchown, fsync, mkdirat, openat2},
+    fd::BorrowedFd,
+    fs::{Gid, Mode, OFlags, Uid, fchmod, fchown, fstat, fsync, mkdirat, openat2},
     io::Errno,
 };
 use thiserror::Error;
@@ -135,25 +136,30 @@ fn attributes(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
 }
 
 /// Owner before mode: a change of owner clears the setuid and setgid bits.
-pub(super) fn set_attributes(
-    file: rustix::fd::BorrowedFd<'_>,
-    declared: &Declared,
-) -> Result<(), HealError> {
+pub(super) fn set_attributes(file: BorrowedFd<'_>, declared: &Declared) -> Result<(), HealError> {
     // The mode as it is must survive the change of owner where none is declared.
-    let before = rustix::fs::fstat(file)
+    let before = fstat(file)
         .map_err(HealError::at("look at the file"))?
         .st_mode
         & 0o7777;
-    if declared.uid.is_some() || declared.gid.is_some() {
-        fchown(
-            file,
-            declared.uid.map(Uid::from_raw),
-            declared.gid.map(rustix::fs::Gid::from_raw),
-        )
-        .map_err(HealError::at("set the owner"))?;
-    }
+    set_owner(file, declared.uid, declared.gid)?;
     fchmod(file, Mode::from_raw_mode(declared.mode.unwrap_or(before)))
         .map_err(HealError::at("set the mode"))
+}
+
+/// Asks for a change only where there is one: who may not give files away can still heal all else.
+pub(super) fn set_owner(
+    file: BorrowedFd<'_>,
+    uid: Option<u32>,
+    gid: Option<u32>,
+) -> Result<(), HealError> {
+    let now = fstat(file).map_err(HealError::at("look at the file"))?;
+    let uid = uid.filter(|uid| *uid != now.st_uid).map(Uid::from_raw);
+    let gid = gid.filter(|gid| *gid != now.st_gid).map(Gid::from_raw);
+    if uid.is_none() && gid.is_none() {
+        return Ok(());
+    }
+    fchown(file, uid, gid).map_err(HealError::at("set the owner"))
 }
 
 pub(super) fn parent_and_name(path: &Path) -> Result<(&Path, OsString), HealError> {

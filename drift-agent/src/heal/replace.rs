@@ -13,8 +13,8 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, CWD, Gid, Mode, OFlags, ResolveFlags, Uid, XattrFlags, fchmod, fchown, fgetxattr,
-        flistxattr, fsetxattr, fstat, fsync, linkat, openat, openat2, renameat, unlinkat,
+        AtFlags, CWD, Mode, OFlags, ResolveFlags, XattrFlags, fchmod, fgetxattr, flistxattr,
+        fsetxattr, fsync, linkat, openat, openat2, renameat, unlinkat,
     },
     io::Errno,
     process::geteuid,
@@ -25,7 +25,7 @@ use crate::{
     observe::Stat,
 };
 
-use super::execute::{HealError, Healed, directory_for_writing, parent_and_name};
+use super::execute::{HealError, Healed, directory_for_writing, parent_and_name, set_owner};
 use crate::observe::Host;
 
 /// What a missing file gets where nothing is declared.
@@ -120,7 +120,11 @@ fn fill(
         .mode
         .or(like.map(|stat| stat.mode))
         .unwrap_or(DEFAULT_MODE);
-    set_owner(file, declared, like)?;
+    // An agent that is not root leaves what nobody said as it is.
+    let root = geteuid().is_root().then_some(0);
+    let uid = declared.uid.or(like.map(|stat| stat.uid)).or(root);
+    let gid = declared.gid.or(like.map(|stat| stat.gid)).or(root);
+    set_owner(file.as_fd(), uid, gid)?;
     fchmod(&*file, Mode::from_raw_mode(mode)).map_err(HealError::at("set the mode"))?;
     if like.is_some() {
         copy_attributes(dir, name, file.as_fd())?;
@@ -144,21 +148,6 @@ fn fill(
         return Err(HealError::ReadBack);
     }
     fsync(&*file).map_err(HealError::at("sync the file"))
-}
-
-/// The declared owner, else that of the file that is replaced, else root; an agent that is not root itself leaves what nobody said as it is. Asked for only where it
-/// is not so already: who may not give files away can still heal their content.
-fn set_owner(file: &File, declared: &Declared, like: Option<&Stat>) -> Result<(), HealError> {
-    let now = fstat(file).map_err(HealError::at("look at the new file"))?;
-    let root = geteuid().is_root().then_some(0);
-    let uid = declared.uid.or(like.map(|stat| stat.uid)).or(root);
-    let gid = declared.gid.or(like.map(|stat| stat.gid)).or(root);
-    let uid = uid.filter(|uid| *uid != now.st_uid).map(Uid::from_raw);
-    let gid = gid.filter(|gid| *gid != now.st_gid).map(Gid::from_raw);
-    if uid.is_none() && gid.is_none() {
-        return Ok(());
-    }
-    fchown(file, uid, gid).map_err(HealError::at("set the owner"))
 }
 
 /// Extended attributes that nobody declared stay: labels, access lists, capabilities, the users' own.

@@ -6,6 +6,7 @@
 use std::{io, path::Path};
 
 use rustix::{
+    io::Errno,
     mount::{MountFlags, MountPropagationFlags, mount, mount_change},
     thread::{UnshareFlags, unshare_unsafe},
 };
@@ -46,10 +47,12 @@ fn mount_privately() -> io::Result<()> {
     // SAFETY: a new mount namespace (and, implied, an own working directory) for this thread alone, which ends soon; no other thread relies on this
     // thread's namespaces.
     unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
-    mount_change(
-        "/",
-        MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC,
-    )?;
+    // What is mounted below must not reach the host's namespace. In a chroot the root is no mount point; then it is enough to set apart what tracefs is mounted on.
+    let apart = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
+    match mount_change("/", apart) {
+        Err(Errno::INVAL) => mount_change("/sys", apart)?,
+        other => other?,
+    }
     mount(
         "none",
         PLACES[0],

@@ -1,0 +1,102 @@
+//! The same on file systems whose inodes are not what `stat` shows: the kernel half names them.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+    process::Command,
+};
+
+use anyhow::{Result, ensure};
+use drift_tests::{
+    agent::{Agent, has_probes, tool},
+    scene::{HEAL_AT_ONCE, Scene, file},
+};
+
+/// A mount that goes away with its value.
+struct Mount(PathBuf);
+
+impl Drop for Mount {
+    fn drop(&mut self) {
+        // What stays mounted keeps the scene's folder from being removed, and that is seen.
+        let _status = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+fn mount(arguments: &[&str], place: &Path) -> Result<Mount> {
+    let mut all = arguments.to_vec();
+    let place_text = place.display().to_string();
+    all.push(&place_text);
+    tool("mount", &all)?;
+    Ok(Mount(place.to_owned()))
+}
+
+/// Mounts something over the scene's tree, and drifts one file in it in every basic way.
+#[track_caller]
+fn check(test: &str, prepare: impl FnOnce(&Scene) -> Result<Mount>) -> Result<()> {
+    if !has_probes(test) {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let mut declared = file("app.conf", "declared\n");
+    declared.mode = Some("0644");
+    let files = [declared];
+    let mounted = prepare(&scene)?;
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
+    let agent = Agent::start(&scene, &[])?;
+    let app = scene.at("app.conf");
+    let name = app.display().to_string();
+    for command in [
+        format!("echo x >> {name}"),
+        format!("exec sed -i s/declared/other/ {name}"),
+        format!("exec chmod 600 {name}"),
+        format!("exec truncate -s 1 {name}"),
+        format!("exec rm {name}"),
+        format!("exec cp /proc/self/status {name}"),
+    ] {
+        let mark = agent.mark();
+        let pid = tool("sh", &["-c", &command])?;
+        let detected = agent.event(mark, "config.drift.detected", &app)?;
+        ensure!(
+            detected["cause"] == "kernel" && detected["actor"]["pid"] == pid,
+            "{command}: not by {pid}: {detected}"
+        );
+        agent.event(mark, "config.drift.healed", &app)?;
+        ensure!(fs::read_to_string(&app)? == "declared\n", "{command}");
+    }
+    ensure!(agent.stop()?.success());
+    drop(mounted);
+    Ok(())
+}
+
+#[test]
+fn drifts_on_tmpfs_are_seen_and_healed() -> Result<()> {
+    check("drifts_on_tmpfs_are_seen_and_healed", |scene| {
+        mount(&["-t", "tmpfs", "none"], &scene.tree())
+    })
+}
+
+#[test]
+fn drifts_on_overlay_are_seen_and_healed_also_when_they_copy_up() -> Result<()> {
+    check(
+        "drifts_on_overlay_are_seen_and_healed_also_when_they_copy_up",
+        |scene| {
+            // Layers on a tmpfs of their own: the machine's root may be an overlay itself, and those do not stack for ever.
+            let layers = scene.elsewhere();
+            let below = mount(&["-t", "tmpfs", "none"], &layers)?;
+            for layer in ["lower", "upper", "work"] {
+                fs::create_dir(layers.join(layer))?;
+            }
+            fs::write(layers.join("lower/app.conf"), "declared\n")?;
+            let options = format!(
+                "lowerdir={0}/lower,upperdir={0}/upper,workdir={0}/work",
+                layers.display()
+            );
+            let overlay = mount(&["-t", "overlay", "overlay", "-o", &options], &scene.tree())?;
+            // The overlay holds the layers' file system: taken away lazily, it goes when the overlay does.
+            tool("umount", &["-l", &layers.display().to_string()])?;
+            std::mem::forget(below);
+            Ok(overlay)
+        },
+    )
+}
