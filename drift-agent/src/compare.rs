@@ -2,6 +2,8 @@
 
 mod drift;
 mod file;
+pub mod structured;
+pub mod text;
 
 pub use drift::Drift;
 

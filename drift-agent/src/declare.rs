@@ -12,7 +12,7 @@ mod folder;
 mod rejected;
 mod resolve;
 
-pub use basis::Basis;
+pub use basis::{Basis, Sources};
 pub use changed::Changes;
 pub use drift_common::policy::{
     Backoff, Compare, FinalNewline, Globs, Mode, Position, Redact, Severity, without_final_newline,

@@ -5,6 +5,8 @@ pub mod settings;
 
 pub mod declare;
 
+pub mod store;
+
 pub mod probe;
 
 pub mod observe;

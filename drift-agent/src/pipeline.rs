@@ -32,11 +32,12 @@ use tokio::{
 };
 
 use crate::{
-    declare::{self, Basis, Changes, Rejected, Snapshot},
+    declare::{Basis, Changes, Rejected, Snapshot, Sources},
     observe::{Host, Identify, Objects, Register},
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
     report::{Cause, Event, Record, ReportError, Reporter, Watching},
     settings::{SCAN_ALONE, SCAN_BESIDE_PROBES, Settings},
+    store::{InForce, Store},
 };
 
 use self::{
@@ -95,6 +96,7 @@ struct Ears {
 /// All state.
 struct Pipeline {
     settings: Settings,
+    store: Arc<Store>,
     reporter: Reporter,
     host: Arc<Host>,
     snapshot: Arc<Snapshot>,
@@ -126,11 +128,14 @@ struct Pipeline {
 #[derive(Debug)]
 pub struct Parts {
     pub settings: Settings,
+    pub store: Arc<Store>,
     pub reporter: Reporter,
     pub host: Host,
     pub snapshot: Snapshot,
-    /// What the snapshot rests on.
+    /// What the snapshot rests on, or what was rejected.
     pub basis: Basis,
+    /// Why the snapshot is not what the policy folder holds, but the last good one.
+    pub rejected: Option<Rejected>,
     /// `Err`: why there are no probes.
     pub probe: Result<Probe, String>,
 }
@@ -141,7 +146,9 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
     let mut terminate = listen(SignalKind::terminate())?;
     let mut interrupt = listen(SignalKind::interrupt())?;
     let mut hangup = listen(SignalKind::hangup())?;
-    let mut changes = Changes::since(parts.basis);
+    let mut basis = parts.basis;
+    let sources = basis.take_sources();
+    let mut changes = Changes::since(basis);
 
     let mut unseen = Vec::new();
     let mut hooks = 0;
@@ -168,6 +175,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
             ..Watching::default()
         },
         settings: parts.settings,
+        store: parts.store,
         reporter: parts.reporter,
         host: Arc::new(parts.host),
         snapshot: Arc::default(),
@@ -188,6 +196,10 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         sweep: drain::Sweep::default(),
         deaf,
     };
+    match parts.rejected {
+        Some(rejected) => pipeline.say_rejected(&rejected)?,
+        None => pipeline.keep(&parts.snapshot, sources),
+    }
     pipeline.declare(parts.snapshot, &mut ears)?;
     let now = Instant::now();
     pipeline
@@ -280,8 +292,13 @@ impl Pipeline {
 
     /// Reads the policy folder again. One that is not valid changes nothing but what is said.
     fn reload(&mut self, ears: &mut Option<Ears>) -> Result<Basis, PipelineError> {
-        let (outcome, basis) =
-            declare::look(&self.settings.policies, Path::new("/"), self.settings.mode);
+        let (outcome, mut basis) =
+            self.store
+                .look(&self.settings.policies, Path::new("/"), self.settings.mode);
+        let sources = basis.take_sources();
+        if let Ok(snapshot) = &outcome {
+            self.keep(snapshot, sources);
+        }
         match outcome {
             Ok(snapshot) if snapshot == *self.snapshot => self.next = None,
             // A heal of the old state that is under way must not land after the new state was looked at.
@@ -293,6 +310,20 @@ impl Pipeline {
             }
         }
         Ok(basis)
+    }
+
+    /// Keeps what is declared now as the last good declaration, in the background: the disk may be slow.
+    fn keep(&self, snapshot: &Snapshot, sources: Sources) {
+        let store = Arc::clone(&self.store);
+        let in_force: InForce = store.in_force(&self.settings.policies, snapshot, sources);
+        tokio::task::spawn_blocking(move || {
+            if let Err(error) = store.keep(&in_force) {
+                warn!("the policies in force are not kept for a start without them: {error}");
+            }
+            if let Some(sentence) = store.usage().sentence() {
+                warn!("{sentence}");
+            }
+        });
     }
 
     fn say_rejected(&mut self, rejected: &Rejected) -> Result<(), PipelineError> {

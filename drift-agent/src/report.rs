@@ -4,13 +4,13 @@
 //! and told.
 
 mod console;
-mod escape;
 mod line;
 mod loss;
 mod otlp;
 mod outlet;
 mod queue;
 mod record;
+mod redact;
 #[cfg(test)]
 mod sample;
 mod sentence;
@@ -22,10 +22,10 @@ use std::{
 };
 
 pub use console::{Look, Watching};
-pub use escape::{escape, printable};
 pub use line::SCHEMA;
 pub use otlp::{Counts, OtlpError, Settings as OtlpSettings};
 pub use record::{Actor, Cause, Event, FileType, Outcome, Record, State};
+pub use redact::{Redact, Redactable, Redactor, Shown, Why};
 
 use loss::{Lost, lost};
 use otlp::Exporter;

@@ -2,6 +2,7 @@
 //!
 //! * [`abi`] — the bytes that cross the border between the kernel programs and the agent (`no_std`).
 //! * [`escape`] — text of others, made safe to show (needs the `std` feature).
+//! * [`yaml`] — YAML text as events, bounded (needs the `std` feature).
 //! * [`policy`] — the language of policies: model, parser, validation (needs the `std` feature).
 
 #![cfg_attr(not(feature = "std"), no_std)]
@@ -12,3 +13,5 @@ pub mod abi;
 pub mod escape;
 #[cfg(feature = "std")]
 pub mod policy;
+#[cfg(feature = "std")]
+pub mod yaml;

@@ -42,7 +42,7 @@ fn a_clean_tree_is_status_0_and_a_sentence() -> Result<()> {
     let (scene, _) = scene()?;
     let (status, out, err) = check(&scene, &[])?;
     ensure!(
-        status == 0 && out.starts_with("all 3 files are as declared"),
+        status == 0 && out.starts_with("all 3 paths are as declared"),
         "{status} {out} {err}"
     );
     let (status, out, _) = check(&scene, &["--full", "-o", "jsonl"])?;
@@ -82,7 +82,7 @@ fn each_kind_of_drift_sets_its_bit_and_is_told_once() -> Result<()> {
     // A person sees each in a line, and the sum.
     let (_, out, _) = check(&scene, &[])?;
     ensure!(
-        out.contains("2 of 3 files are as declared, 1 are not"),
+        out.contains("2 of 3 paths are as declared, 1 are not"),
         "{out}"
     );
     Ok(())

@@ -157,7 +157,7 @@ fn a_hangup_reads_the_policies_again_and_changed_content_beside_them_counts() ->
         .replace("{inline: \"declared\\n\"}", "{file: blobs/app.conf}");
     fs::create_dir(scene.policies().join("blobs"))?;
     fs::write(scene.policies().join("blobs/app.conf"), "declared\n")?;
-    fs::write(scene.policies().join("policy.yaml"), text)?;
+    fs::write(scene.policies().join("policy.yaml"), &text)?;
     let agent = Agent::start(&scene, &[])?;
     ensure!(
         agent
@@ -167,10 +167,73 @@ fn a_hangup_reads_the_policies_again_and_changed_content_beside_them_counts() ->
         "{}",
         agent.all()
     );
+    // The same version with another content is none.
     let mark = agent.mark();
     fs::write(scene.policies().join("blobs/app.conf"), "newer\n")?;
     agent.signal(rustix::process::Signal::HUP)?;
+    let rejected = agent.wait(mark, "the rejection", |records| {
+        records
+            .iter()
+            .find(|record| record["event"] == "config.policy.rejected")
+            .cloned()
+    })?;
+    ensure!(rejected["reason"] == "version-changed", "{rejected}");
+    ensure!(fs::read_to_string(scene.at("app.conf"))? == "declared\n");
+    // Under a new number it counts.
+    let mark = agent.mark();
+    let newer = text.replace("1.0.0", "1.0.1");
+    fs::write(scene.policies().join("policy.yaml"), newer)?;
+    agent.signal(rustix::process::Signal::HUP)?;
     agent.event(mark, "config.drift.healed", &scene.at("app.conf"))?;
     ensure!(fs::read_to_string(scene.at("app.conf"))? == "newer\n");
+    Ok(())
+}
+
+#[test]
+fn a_start_with_a_bad_folder_goes_on_with_the_last_good_policies_and_heals() -> Result<()> {
+    if !has_probes("a_start_with_a_bad_folder_goes_on_with_the_last_good_policies_and_heals") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
+    drop(Agent::start(&scene, &[])?);
+    let app = scene.at("app.conf");
+    let bad = |spoil: &dyn Fn() -> std::io::Result<()>| -> Result<Agent> {
+        spoil()?;
+        fs::write(&app, "drifted while nobody looked\n")?;
+        let agent = Agent::start(&scene, &[])?;
+        agent.event(0, "config.drift.healed", &app)?;
+        ensure!(fs::read_to_string(&app)? == "declared\n");
+        ensure!(
+            agent
+                .errors()
+                .contains("degraded: the policy folder was rejected"),
+            "{}",
+            agent.all()
+        );
+        let records = agent.since(0);
+        ensure!(
+            records
+                .iter()
+                .any(|record| record["event"] == "config.policy.rejected"),
+            "{records:?}"
+        );
+        Ok(agent)
+    };
+    let policy = scene.policies().join("policy.yaml");
+    drop(bad(&|| fs::write(&policy, "kind: Polizy\n"))?);
+    // With the database gone or unusable too.
+    let database = scene.root().join("state/state.redb");
+    fs::write(&database, "rubbish")?;
+    drop(bad(&|| fs::remove_file(&policy))?);
+    let agent = bad(&|| fs::remove_dir(scene.policies()))?;
+    // A good folder is taken by itself.
+    let mark = agent.mark();
+    fs::create_dir(scene.policies())?;
+    scene.declare("1.1.0", HEAL_AT_ONCE, &[file("app.conf", "newer\n")])?;
+    agent.event(mark, "config.drift.healed", &app)?;
+    ensure!(fs::read_to_string(&app)? == "newer\n");
     Ok(())
 }

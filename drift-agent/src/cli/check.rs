@@ -173,11 +173,11 @@ fn json(records: &[Record]) -> Result<()> {
 fn summary(files: usize, drifting: usize, took: Duration) -> String {
     let took = took.as_secs_f64();
     match (files, drifting) {
-        (0, _) => "the policies declare no files: nothing to look at\n".to_owned(),
-        (files, 0) => format!("all {files} files are as declared ({took:.2} s)\n"),
+        (0, _) => "the policies declare no paths: nothing to look at\n".to_owned(),
+        (files, 0) => format!("all {files} paths are as declared ({took:.2} s)\n"),
         (files, drifting) => {
             let right = files - drifting;
-            format!("{right} of {files} files are as declared, {drifting} are not ({took:.2} s)\n")
+            format!("{right} of {files} paths are as declared, {drifting} are not ({took:.2} s)\n")
         }
     }
 }

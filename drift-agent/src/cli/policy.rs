@@ -85,9 +85,9 @@ pub(super) fn refused(why: &declare::Rejected) -> ExitCode {
         eprintln!("{}", why.plain());
     }
     match why {
-        declare::Rejected::Invalid { .. } | declare::Rejected::NoPolicies { .. } => {
-            ExitCode::from(INVALID)
-        }
+        declare::Rejected::Invalid { .. }
+        | declare::Rejected::NoPolicies { .. }
+        | declare::Rejected::VersionChanged { .. } => ExitCode::from(INVALID),
         declare::Rejected::FolderUnreadable { .. } | declare::Rejected::Changing { .. } => {
             ExitCode::FAILURE
         }

@@ -12,12 +12,13 @@ use clap::{Args, ValueEnum};
 use rustix::fs::{FlockOperation, flock};
 
 use crate::{
-    declare::{self, Mode, Snapshot},
+    declare::{self, Mode, Rejected, Snapshot},
     observe::{Host, Objects},
     pipeline::{self, Parts},
     probe::{Probe, ProbeSettings, Refused},
     report::{OtlpSettings, Output, Reporter},
     settings::{Sensor, Settings},
+    store::{DEFAULT_QUOTA, Store},
 };
 
 /// Watch the declared paths, report drift, and put the declared state back where the policy says so.
@@ -128,14 +129,15 @@ fn start(settings: Settings) -> Result<()> {
     let otlp = OtlpSettings::from_env()?;
     // One agent for a state folder: two would heal against each other.
     let _lock = lock(&settings.state)?;
-    let (outcome, basis) = declare::look(&settings.policies, Path::new("/"), settings.mode);
-    let snapshot = outcome.map_err(|rejected| {
-        if io::stderr().is_terminal() {
-            anyhow::anyhow!("{rejected}")
-        } else {
-            anyhow::anyhow!("{}", rejected.plain())
-        }
-    })?;
+    let store = Store::open(&settings.state, DEFAULT_QUOTA)?;
+    for note in store.notes() {
+        eprintln!("{note}.");
+    }
+    let (outcome, basis) = store.look(&settings.policies, Path::new("/"), settings.mode);
+    let (snapshot, rejected) = match outcome {
+        Ok(snapshot) => (snapshot, None),
+        Err(rejected) => (last_good(&store, &settings, &rejected)?, Some(rejected)),
+    };
     let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
     pipeline::remove_leftovers(
         &host,
@@ -160,15 +162,47 @@ fn start(settings: Settings) -> Result<()> {
         let probe = sense(&settings, &snapshot)?;
         pipeline::run(Parts {
             settings,
+            store: store.into(),
             reporter,
             host,
             snapshot,
             basis,
+            rejected,
             probe,
         })
         .await
         .map_err(anyhow::Error::from)
     })
+}
+
+/// What was declared by the same policy folder when it was good last. Without that the agent does not start.
+fn last_good(store: &Store, settings: &Settings, rejected: &Rejected) -> Result<Snapshot> {
+    let rejected = if io::stderr().is_terminal() {
+        rejected.to_string()
+    } else {
+        rejected.plain().to_string()
+    };
+    let restored = match store.last_good(&settings.policies) {
+        Ok(Some(restored)) => restored,
+        Ok(None) => bail!("{rejected}"),
+        Err(error) => bail!("{rejected}\nThe last good policies are no help: {error}"),
+    };
+    let shown = restored.folder.display();
+    match declare::load(&restored.folder, Path::new("/"), settings.mode) {
+        Ok(snapshot) => {
+            let since = jiff::Timestamp::try_from(restored.since).unwrap_or_default();
+            eprintln!(
+                "degraded: the policy folder was rejected. Going on with its last good policies, in force since {since:.0}: {shown} shows them. \
+                 To start without them, remove {}.",
+                settings.state.join("last-good").display()
+            );
+            Ok(snapshot)
+        }
+        Err(again) => bail!(
+            "{rejected}\nThe last good policies ({shown}) are no help: {}",
+            again.plain()
+        ),
+    }
 }
 
 /// Loads the probes, as far as the sensor that was asked for wants them. `Ok(Err(_))`: going on by scanning, and why.

@@ -7,6 +7,7 @@ use std::{
     io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
@@ -55,7 +56,11 @@ pub struct Basis {
     files: BTreeMap<PathBuf, Option<Stamp>>,
     /// When the last stamp was taken, since 1970.
     taken: Duration,
+    read: Sources,
 }
+
+/// The files of a policy folder that were read, and what they held. By their paths beneath the folder.
+pub type Sources = BTreeMap<PathBuf, Arc<[u8]>>;
 
 impl Basis {
     pub(super) fn new(folder: &Path) -> Self {
@@ -64,6 +69,7 @@ impl Basis {
             names: None,
             files: BTreeMap::new(),
             taken: Duration::ZERO,
+            read: Sources::new(),
         }
     }
 
@@ -87,6 +93,16 @@ impl Basis {
     pub(super) fn saw(&mut self, path: PathBuf, metadata: Option<&Metadata>) {
         self.taken = now();
         self.files.insert(path, metadata.map(Stamp::of));
+    }
+
+    /// A file beneath the folder was read.
+    pub(super) fn read(&mut self, path: PathBuf, bytes: Arc<[u8]>) {
+        self.read.insert(path, bytes);
+    }
+
+    /// What was read beneath the folder. It is given away, not kept: contents are large.
+    pub fn take_sources(&mut self) -> Sources {
+        std::mem::take(&mut self.read)
     }
 
     /// Whether the same names and files are there still.

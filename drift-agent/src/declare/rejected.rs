@@ -23,6 +23,9 @@ pub enum Rejected {
         escape::path(.folder)
     )]
     Changing { folder: PathBuf },
+    /// A version that was seen before is another one now.
+    #[error("{sentence}")]
+    VersionChanged { sentence: String },
     #[error("{problems}\n{}", summary(.problems, *.files))]
     Invalid {
         problems: Problems,
@@ -38,6 +41,7 @@ impl Rejected {
             Self::FolderUnreadable { .. } => "folder-unreadable",
             Self::NoPolicies { .. } => "no-policies",
             Self::Changing { .. } => "folder-changing",
+            Self::VersionChanged { .. } => "version-changed",
             Self::Invalid { .. } => "invalid",
         }
     }
@@ -48,9 +52,10 @@ impl Rejected {
             Self::Invalid { problems, files } => {
                 write!(f, "{}\n{}", problems.lines(), summary(problems, *files))
             }
-            Self::FolderUnreadable { .. } | Self::NoPolicies { .. } | Self::Changing { .. } => {
-                write!(f, "{self}")
-            }
+            Self::FolderUnreadable { .. }
+            | Self::NoPolicies { .. }
+            | Self::Changing { .. }
+            | Self::VersionChanged { .. } => write!(f, "{self}"),
         })
     }
 
@@ -58,9 +63,10 @@ impl Rejected {
     pub fn one_line(&self) -> impl fmt::Display + '_ {
         fmt::from_fn(move |f| match self {
             Self::Invalid { problems, .. } => write!(f, "{}", problems.one_line()),
-            Self::FolderUnreadable { .. } | Self::NoPolicies { .. } | Self::Changing { .. } => {
-                write!(f, "{self}")
-            }
+            Self::FolderUnreadable { .. }
+            | Self::NoPolicies { .. }
+            | Self::Changing { .. }
+            | Self::VersionChanged { .. } => write!(f, "{self}"),
         })
     }
 }

@@ -2,14 +2,17 @@
 
 use std::os::unix::ffi::OsStrExt;
 
-use drift_common::abi::{Kind, Slot};
+use drift_common::{
+    abi::{Kind, Slot},
+    escape,
+};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     compare::Drift,
     declare::{Declared, Target},
     observe::{Decoded, Found, Observed, Stat, Unexpected},
-    report::{Actor, Cause, Event, FileType, Record, State, escape},
+    report::{Actor, Cause, Event, FileType, Record, State},
 };
 
 use super::{Pipeline, path::Why};
@@ -57,14 +60,15 @@ pub fn detail(declared: &Declared, observed: &Observed) -> Option<String> {
     const TOLD: usize = 5;
     match (&declared.target, &observed.found) {
         (Target::Symlink(target), Found::Link(found)) if target != found => {
-            let [declared, found] = [target, found].map(|path| escape(path.as_os_str().as_bytes()));
+            let [declared, found] =
+                [target, found].map(|path| escape::bytes(path.as_os_str().as_bytes()));
             Some(format!("it leads to {found}, not to {declared}"))
         }
         (_, Found::Directory(Unexpected { names, count })) if *count > 0 => {
             let told: Vec<_> = names
                 .iter()
                 .take(TOLD)
-                .map(|name| escape(name.as_bytes()))
+                .map(|name| escape::bytes(name.as_bytes()))
                 .collect();
             let more = match count - told.len() {
                 0 => String::new(),
@@ -178,7 +182,7 @@ impl Pipeline {
     pub(super) fn reader(actor: &Actor) -> String {
         format!(
             "{} (pid {})",
-            crate::report::printable(&actor.comm.to_string_lossy()),
+            escape::printable(&actor.comm.to_string_lossy()),
             actor.pid
         )
     }

@@ -4,11 +4,11 @@ mod layout;
 
 use std::io::IsTerminal;
 
+use drift_common::escape::printable;
 use jiff::tz::TimeZone;
 
 use self::layout::{Cell, cut_middle, fit, width};
 use super::{
-    escape::printable,
     record::{Event, Record},
     sentence::{differences, duration, found, path, version, who},
 };

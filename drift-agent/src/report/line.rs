@@ -3,12 +3,10 @@
 use std::{borrow::Cow, os::unix::ffi::OsStrExt, path::Path};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
+use drift_common::escape::{self, printable};
 use serde::Serialize;
 
-use super::{
-    escape::{escape, printable},
-    record::{Actor, Cause, FileType, Outcome, Record, State},
-};
+use super::record::{Actor, Cause, FileType, Outcome, Record, State};
 use crate::{compare::Drift, declare::Severity};
 
 /// Names the form; a reader that does not know it must not guess.
@@ -148,14 +146,14 @@ impl<'a> ActorLine<'a> {
         ActorLine {
             pid: actor.pid,
             start_ns: actor.start_ns,
-            comm: escape(actor.comm.as_bytes()),
+            comm: escape::bytes(actor.comm.as_bytes()),
             exe: actor.exe.as_deref().map(shown),
             uid: actor.uid,
             gid: actor.gid,
             cgroup: actor
                 .cgroup
                 .as_deref()
-                .map(|cgroup| escape(cgroup.as_bytes())),
+                .map(|cgroup| escape::bytes(cgroup.as_bytes())),
         }
     }
 }
@@ -177,7 +175,7 @@ pub(super) fn digest(digest: blake3::Hash) -> String {
 
 /// A path made safe to show.
 pub(super) fn shown(path: &Path) -> Cow<'_, str> {
-    escape(path.as_os_str().as_bytes())
+    escape::bytes(path.as_os_str().as_bytes())
 }
 
 /// Where the path is not UTF-8, its bytes, so that a reader need not undo the escapes.

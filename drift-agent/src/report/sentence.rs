@@ -2,8 +2,9 @@
 
 use std::{borrow::Cow, os::unix::ffi::OsStrExt};
 
+use drift_common::escape::{self, printable};
+
 use super::{
-    escape::{escape, printable},
     line::{mode, shown},
     record::{Actor, Cause, Event, FileType, Record, State},
 };
@@ -59,7 +60,7 @@ pub(super) fn sentence(record: &Record) -> String {
 
 /// `vim (pid 812, uid 1000)`; root by name, since its number is everywhere the same.
 pub(super) fn who(actor: &Actor) -> String {
-    let comm = escape(actor.comm.as_bytes());
+    let comm = escape::bytes(actor.comm.as_bytes());
     match actor.uid {
         0 => format!("{comm} (pid {}, root)", actor.pid),
         uid => format!("{comm} (pid {}, uid {uid})", actor.pid),

@@ -7,16 +7,14 @@
 //! position, and nothing after it in that file is read.
 
 mod build;
-mod meter;
-mod schema;
 mod size;
-mod syntax;
 mod tag;
 
 use std::sync::Arc;
 
 use super::{problem::Problems, source::Source};
-pub(crate) use schema::Value;
+use crate::yaml;
+pub(crate) use crate::yaml::Value;
 
 /// Documents in one file, at most.
 const MAX_DOCUMENTS: usize = 1000;
@@ -28,9 +26,6 @@ const MAX_NODES: usize = 300_000;
 const MAX_SCALAR: usize = 1 << 20;
 /// Bytes of all scalars of a file, at most, counted as [`MAX_NODES`] counts.
 const MAX_TEXT: usize = 16 << 20;
-/// Marks of punctuation read without coming to the end of a node, at most. The parser takes in a whole `{…}` or `[…]` before it says what
-/// it is, at up to half a kilobyte a mark.
-const MAX_MARKS: u32 = 200_000;
 
 /// Characters of a source: line and column from 1, length in characters, all on that line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -71,7 +66,7 @@ pub(crate) fn read(source: &Arc<Source>, problems: &mut Problems) -> Vec<Node> {
 
 /// Whether `text` without quotes is a text to the core schema.
 pub(crate) fn is_text(text: &str) -> bool {
-    schema::resolve(text) == Value::Text
+    yaml::resolve(text) == Value::Text
 }
 
 #[cfg(test)]

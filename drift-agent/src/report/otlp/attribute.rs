@@ -3,6 +3,7 @@
 
 use std::{os::unix::ffi::OsStrExt, path::Path};
 
+use drift_common::escape;
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, ArrayValue, KeyValue, any_value::Value},
     logs::v1::{LogRecord, SeverityNumber},
@@ -10,7 +11,6 @@ use opentelemetry_proto::tonic::{
 };
 
 use super::super::{
-    escape::escape,
     line::{digest, mode, shown},
     record::{Actor, Cause, Event, FileType, Outcome, Record, State},
     sentence::sentence,
@@ -152,12 +152,15 @@ fn process(list: &mut List, actor: &Actor) {
     list.number("process.pid", Some(actor.pid.into()));
     list.number("drift.actor.start_ns", Some(actor.start_ns));
     // A process may call itself anything, so this is not `process.executable.name`.
-    list.add("drift.actor.comm", Some(escape(actor.comm.as_bytes())));
+    list.add(
+        "drift.actor.comm",
+        Some(escape::bytes(actor.comm.as_bytes())),
+    );
     list.add("process.executable.path", actor.exe.as_deref().map(shown));
     let name = actor.exe.as_deref().and_then(Path::file_name);
     list.add(
         "process.executable.name",
-        name.map(|name| escape(name.as_bytes())),
+        name.map(|name| escape::bytes(name.as_bytes())),
     );
     list.number("process.real_user.id", Some(actor.uid.into()));
     list.number("drift.actor.gid", Some(actor.gid.into()));
@@ -166,7 +169,7 @@ fn process(list: &mut List, actor: &Actor) {
         actor
             .cgroup
             .as_deref()
-            .map(|cgroup| escape(cgroup.as_bytes())),
+            .map(|cgroup| escape::bytes(cgroup.as_bytes())),
     );
 }
 

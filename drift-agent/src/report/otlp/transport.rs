@@ -311,7 +311,7 @@ fn chain(error: &(dyn Error + '_)) -> String {
 }
 
 fn printable_chain(error: &(dyn Error + '_)) -> String {
-    super::super::escape::printable(&chain(error)).into_owned()
+    drift_common::escape::printable(&chain(error)).into_owned()
 }
 
 #[cfg(test)]

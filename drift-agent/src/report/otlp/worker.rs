@@ -9,6 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use drift_common::escape::printable;
 use opentelemetry_proto::tonic::{
     collector::logs::v1::ExportLogsServiceRequest,
     common::v1::InstrumentationScope,
@@ -18,7 +19,6 @@ use opentelemetry_proto::tonic::{
 
 use super::{
     super::{
-        escape::printable,
         loss::{Lost, lost},
         queue::{Bound, Queue},
         sentence::duration,

@@ -2,14 +2,9 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use saphyr_parser::{Event, Marker, Parser, ScanError, Tag};
-
 use super::{
-    Entry, Kind, MAX_DEPTH, MAX_DOCUMENTS, MAX_MARKS, MAX_NODES, MAX_SCALAR, MAX_TEXT, Node, Span,
-    Value,
-    meter::{Meter, Metered},
+    Entry, Kind, MAX_DEPTH, MAX_DOCUMENTS, MAX_NODES, MAX_SCALAR, MAX_TEXT, Node, Span, Value,
     size::Size,
-    syntax,
     tag::{self, Wrong},
 };
 use crate::{
@@ -18,6 +13,7 @@ use crate::{
         problem::{Problem, Problems},
         source::Source,
     },
+    yaml::{self, Event, Events, Fault, MAX_MARKS, Marker, Tag},
 };
 
 /// How far a tab in the indentation of a text is looked for.
@@ -79,39 +75,36 @@ impl<'s> Builder<'s> {
 
     fn read(&mut self) -> Result<(), Fatal> {
         let source = self.source;
-        if let Some(at) = source.text().find(syntax::is_forbidden) {
-            let c = source.text()[at..].chars().next().unwrap_or_default();
-            let shown = escape::text(c.encode_utf8(&mut [0; 4])).to_string();
-            return Err(self.fatal(
-                source.span_at(at),
-                format!("YAML does not allow the control character {shown}"),
-                &format!("in a text in double quotes it is written as `{shown}`"),
-            ));
-        }
-        let meter = Meter::default();
-        for event in Parser::new(Metered::new(source.text(), meter.clone())) {
-            if meter.is_over() {
-                let at = match event {
-                    Ok((_, span)) => self.span(span.start, span.end),
-                    Err(error) => self.point(error.marker()),
-                };
-                return Err(self.fatal(
-                    at,
-                    format!("more than {MAX_MARKS} marks of punctuation in one `{{…}}`, `[…]` or text"),
-                    "write it as lines with indentation, or keep big contents in files of their own: `content: {file: …}`",
-                ));
-            }
-            meter.reset();
-            let (event, span) = event.map_err(|error| self.syntax(&error))?;
+        for event in Events::new(source.text()) {
+            let (event, span) = event.map_err(|fault| self.fault(&fault))?;
             self.event(event, self.span(span.start, span.end))?;
         }
         Ok(())
     }
 
+    fn fault(&self, fault: &Fault) -> Fatal {
+        match fault {
+            Fault::Forbidden(c, at) => {
+                let shown = escape::text(c.encode_utf8(&mut [0; 4])).to_string();
+                self.fatal(
+                    self.source.span_at(*at),
+                    format!("YAML does not allow the control character {shown}"),
+                    &format!("in a text in double quotes it is written as `{shown}`"),
+                )
+            }
+            Fault::Marks(span) => self.fatal(
+                self.span(span.start, span.end),
+                format!("more than {MAX_MARKS} marks of punctuation in one `{{…}}`, `[…]` or text"),
+                "write it as lines with indentation, or keep big contents in files of their own: `content: {file: …}`",
+            ),
+            Fault::Syntax(error) => self.syntax(error.info(), error.marker()),
+        }
+    }
+
     /// What the parser says, where it should say it.
-    fn syntax(&self, error: &ScanError) -> Fatal {
-        let mut at = self.point(error.marker());
-        if error.info() == syntax::TAB_IN_TEXT {
+    fn syntax(&self, said: &str, marker: &Marker) -> Fatal {
+        let mut at = self.point(marker);
+        if said == yaml::TAB_IN_TEXT {
             // Said of the text's first line; the tab is in a later one.
             let is_it = |line: &u32| {
                 let line = self.source.line(*line);
@@ -123,12 +116,12 @@ impl<'s> Builder<'s> {
                 .unwrap_or(at.line);
             at.column = 1;
         }
-        let (message, help) = syntax::explain(error.info());
+        let (message, help) = yaml::explain(said);
         let mut problem = self.place(at).problem(message);
         problem.help.extend(help.map(str::to_owned));
         if let Some(open) = self.open.last()
             && let Some(bracket @ ('{' | '[')) = self.first(open.span)
-            && syntax::is_unclosed(error.info())
+            && yaml::is_unclosed(said)
         {
             let opened = self.place(open.span).position();
             problem = problem.help(format!("the `{bracket}` at {opened} is not closed yet"));
@@ -196,8 +189,7 @@ impl<'s> Builder<'s> {
                     ));
                 }
                 let Some(node) = self.anchors.get(&anchor) else {
-                    let (message, help) =
-                        syntax::explain("while parsing node, found unknown anchor");
+                    let (message, help) = yaml::explain("while parsing node, found unknown anchor");
                     return Err(self.fatal(span, message, help.unwrap_or_default()));
                 };
                 let size = Size::of(node);
@@ -333,7 +325,7 @@ impl<'s> Builder<'s> {
 
     fn depth(&self, span: Span, depth: usize) -> Result<(), Fatal> {
         if depth > MAX_DEPTH {
-            let (message, help) = syntax::explain("recursion limit exceeded");
+            let (message, help) = yaml::explain("recursion limit exceeded");
             return Err(self.fatal(span, message, help.unwrap_or_default()));
         }
         Ok(())

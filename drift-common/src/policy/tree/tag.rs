@@ -1,9 +1,10 @@
 //! Tags: those of the core schema, which say what a value is. Others would need a program that knows them.
 
-use saphyr_parser::{ScalarStyle, Tag};
-
-use super::{Value, schema};
-use crate::escape;
+use super::Value;
+use crate::{
+    escape,
+    yaml::{self, ScalarStyle, Tag, tag_name},
+};
 
 /// A tag that cannot be, and what to do.
 pub(super) struct Wrong {
@@ -13,16 +14,16 @@ pub(super) struct Wrong {
 
 /// What a scalar is.
 pub(super) fn value(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result<Value, Wrong> {
-    let Some(tag) = tag.map(full_name) else {
+    let Some(tag) = tag.map(tag_name) else {
         return Ok(match style {
-            ScalarStyle::Plain => schema::resolve(text),
+            ScalarStyle::Plain => yaml::resolve(text),
             ScalarStyle::SingleQuoted
             | ScalarStyle::DoubleQuoted
             | ScalarStyle::Literal
             | ScalarStyle::Folded => Value::Text,
         });
     };
-    let meant = schema::resolve(text);
+    let meant = yaml::resolve(text);
     let fits = match tag.as_str() {
         "!!str" | "!" => return Ok(Value::Text),
         "!!null" => meant == Value::Null,
@@ -42,7 +43,7 @@ pub(super) fn value(text: &str, style: ScalarStyle, tag: Option<&Tag>) -> Result
 
 /// Whether a list or a mapping can have this tag.
 pub(super) fn collection(tag: &Tag, is_list: bool) -> Result<(), Wrong> {
-    match (full_name(tag).as_str(), is_list) {
+    match (tag_name(tag).as_str(), is_list) {
         ("!!seq", true) | ("!!map", false) | ("!", _) => Ok(()),
         (tag, _) => Err(unknown(tag)),
     }
@@ -62,14 +63,5 @@ fn unknown(tag: &str) -> Wrong {
             "!!binary" => "write such a content as `content: {base64: …}`",
             _ => "remove the tag",
         },
-    }
-}
-
-/// The tag as people write it: `!!str`, `!mine`, or in full.
-fn full_name(tag: &Tag) -> String {
-    let full = format!("{}{}", tag.handle, tag.suffix);
-    match full.strip_prefix("tag:yaml.org,2002:") {
-        Some(name) => format!("!!{name}"),
-        None => full,
     }
 }

@@ -1,18 +1,20 @@
 //! The YAML parser's complaints, in words for people who do not know how it works.
 
 /// Said of the first line of a text without quotes that has a tab in the indentation of a later line.
-pub(super) const TAB_IN_TEXT: &str = "while scanning a plain scalar, found a tab";
+pub const TAB_IN_TEXT: &str = "while scanning a plain scalar, found a tab";
 
 const NO_BRACE: &str = "while parsing a flow mapping, did not find expected ',' or '}'";
 const NO_BRACKET: &str = "while parsing a flow sequence, expected ',' or ']'";
 
 /// Whether `said` may be of a bracket that is not closed.
-pub(super) fn is_unclosed(said: &str) -> bool {
+#[must_use]
+pub fn is_unclosed(said: &str) -> bool {
     matches!(said, NO_BRACE | NO_BRACKET)
 }
 
 /// `said` by the parser, as a message and, where there is one, a remedy.
-pub(super) fn explain(said: &str) -> (String, Option<&'static str>) {
+#[must_use]
+pub fn explain(said: &str) -> (String, Option<&'static str>) {
     const INDENT: &str =
         "indent with spaces, all fields of a mapping and all items of a list by the same number";
     const QUOTE: &str = "put the text in quotes";

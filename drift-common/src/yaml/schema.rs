@@ -2,7 +2,7 @@
 
 /// What a scalar is. The text is kept beside it: `0644` and `1.20` are numbers, but as modes and versions their text counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Value {
+pub enum Value {
     Null,
     Bool(bool),
     Integer,
@@ -11,7 +11,8 @@ pub(crate) enum Value {
 }
 
 /// What `text` without quotes and tag is.
-pub(super) fn resolve(text: &str) -> Value {
+#[must_use]
+pub fn resolve(text: &str) -> Value {
     match text {
         "" | "~" | "null" | "Null" | "NULL" => Value::Null,
         "true" | "True" | "TRUE" => Value::Bool(true),

@@ -1,0 +1,177 @@
+//! What the node keeps, so that a restart is not a hole and healing needs nobody else: contents, the last good declaration, and what is known
+//! of versions and paths.
+//!
+//! ```text
+//! <state>/blobs/ab/cdef…   contents by their digest                                   blob
+//! <state>/last-good        the policy folder as it was when it was good last          snapshot
+//! <state>/state.redb       versions seen, active and good; brakes: a cache            state
+//! ```
+//!
+//! Everything blocks. After a kill or a power cut at any instant each of the three is as it was before or as it should have become, and each
+//! can be lost without the others. The folder is held by its descriptor, and no link in it is followed. One process at a time: the agent's lock.
+
+mod blob;
+mod declared;
+mod error;
+mod folder;
+mod room;
+mod snapshot;
+mod state;
+
+pub use blob::MOST_BLOB;
+pub use declared::InForce;
+pub use error::{Changed, StoreError};
+pub use room::Usage;
+pub use snapshot::Restored;
+pub use state::{Activation, HeldBrake, MOST_RETAINED, MOST_VERSIONS, Seen, State};
+
+use std::{
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError, atomic::AtomicU64},
+};
+
+use blake3::Hash;
+
+use self::{blob::Blobs, folder::Folder, room::Room};
+
+/// Bytes on the disk for blobs, where nobody said otherwise.
+pub const DEFAULT_QUOTA: u64 = 1 << 30;
+
+/// Bytes of compressed blobs that are in memory at once while many are put.
+const BATCH: usize = 16 << 20;
+
+#[derive(Debug)]
+pub struct Store {
+    path: PathBuf,
+    folder: Folder,
+    blobs: Blobs,
+    state: State,
+    quota: u64,
+    /// Held by whoever adds or removes blobs.
+    room: Mutex<Room>,
+    notes: Vec<String>,
+    /// Counts what has come into force.
+    turns: AtomicU64,
+    /// The turn of what was kept last.
+    kept: Mutex<u64>,
+}
+
+impl Store {
+    /// Opens what is in `state_dir`, which must be there, or begins anew. `quota`: bytes on the disk for blobs.
+    ///
+    /// # Errors
+    /// The folder cannot be read or written. What is in it is never a reason: see [`Store::notes`].
+    pub fn open(state_dir: &Path, quota: u64) -> Result<Self, StoreError> {
+        let unusable = |source| StoreError::Folder {
+            path: state_dir.to_owned(),
+            source,
+        };
+        let folder = Folder::named(state_dir).map_err(unusable)?;
+        folder.remove_leftovers().map_err(unusable)?;
+        let blobs = Blobs::open(&folder).map_err(unusable)?;
+        let room = Room::new(&blobs.list().map_err(unusable)?);
+        let mut notes = Vec::new();
+        let state = State::open(&folder, &mut notes)?;
+        Ok(Self {
+            path: state_dir.to_owned(),
+            folder,
+            blobs,
+            state,
+            quota,
+            room: Mutex::new(room),
+            notes,
+            turns: AtomicU64::new(0),
+            kept: Mutex::new(0),
+        })
+    }
+
+    /// What was not as it should be when it was opened, and what was done: a sentence each, for people.
+    pub fn notes(&self) -> &[String] {
+        &self.notes
+    }
+
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// How full it is.
+    pub fn usage(&self) -> Usage {
+        self.room().usage(self.quota)
+    }
+
+    /// Keeps `bytes`, and returns their digest. They last when it returns. Until a retained version needs them they may be given up for others.
+    pub fn put(&self, bytes: &[u8]) -> Result<Hash, StoreError> {
+        let digest = blake3::hash(bytes);
+        self.put_all(&[(digest, bytes)])?;
+        Ok(digest)
+    }
+
+    /// Keeps contents whose BLAKE3 digests are these, all of them: one wait for the disk for many. What is there and sound is left alone.
+    pub fn put_all(&self, contents: &[(Hash, &[u8])]) -> Result<(), StoreError> {
+        let mut room = self.room();
+        let mut batch = Vec::new();
+        let mut size = 0;
+        for (digest, bytes) in contents {
+            if bytes.len() as u64 > MOST_BLOB {
+                return Err(StoreError::TooLarge {
+                    size: bytes.len() as u64,
+                });
+            }
+            match self.blobs.get(digest) {
+                Ok(_) => continue,
+                Err(StoreError::Missing { .. }) => {}
+                // Removed, and put anew now.
+                Err(StoreError::Corrupt { .. }) => self.count(&mut room)?,
+                Err(error) => return Err(error),
+            }
+            let compressed = blob::compress(bytes).map_err(StoreError::io("compress a blob"))?;
+            size += compressed.len();
+            batch.push((*digest, compressed));
+            if size >= BATCH {
+                self.put_batch(&mut room, &std::mem::take(&mut batch), contents)?;
+                size = 0;
+            }
+        }
+        self.put_batch(&mut room, &batch, contents)
+    }
+
+    fn put_batch(
+        &self,
+        room: &mut Room,
+        batch: &[(Hash, Vec<u8>)],
+        beside: &[(Hash, &[u8])],
+    ) -> Result<(), StoreError> {
+        let size = batch
+            .iter()
+            .map(|(_, compressed)| blob::on_disk(compressed.len() as u64))
+            .sum();
+        self.make_room(room, size, beside)?;
+        let result = self.blobs.put(batch);
+        if let Err(source) = result {
+            self.count(room)?;
+            return Err(StoreError::io("write a blob")(source));
+        }
+        room.added(batch.len() as u64, size);
+        Ok(())
+    }
+
+    /// The content with this digest: exactly those bytes, or an error.
+    ///
+    /// # Errors
+    /// [`StoreError::Missing`]; [`StoreError::Corrupt`], and then it has been removed, so that it can be put again.
+    pub fn get(&self, digest: &Hash) -> Result<Vec<u8>, StoreError> {
+        let result = self.blobs.get(digest);
+        if matches!(result, Err(StoreError::Corrupt { .. })) {
+            self.count(&mut self.room())?;
+        }
+        result
+    }
+
+    fn room(&self) -> MutexGuard<'_, Room> {
+        // Counts that a panic has left half done are wrong by one put at most, and counted anew at the next start.
+        self.room.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,107 @@
+//! A policy folder and what is known of it: versions never change, and what was good is kept.
+
+use std::{
+    collections::BTreeSet,
+    path::{Path, PathBuf},
+    sync::{Arc, PoisonError, atomic::Ordering},
+    time::SystemTime,
+};
+
+use super::{Activation, Restored, Seen, Store, StoreError};
+use crate::declare::{self, ActivePolicy, Basis, Mode, Rejected, Snapshot, Sources};
+
+/// What is in force now and is to be kept. Made in the order in which things came into force; kept in any.
+#[derive(Debug)]
+pub struct InForce {
+    turn: u64,
+    folder: PathBuf,
+    active: Vec<Activation>,
+    sources: Sources,
+}
+
+impl Store {
+    /// [`declare::look`]; a folder in which a version that is known has another content is rejected too.
+    pub fn look(
+        &self,
+        folder: &Path,
+        host_root: &Path,
+        mode: Option<Mode>,
+    ) -> (Result<Snapshot, Rejected>, Basis) {
+        let (outcome, basis) = declare::look(folder, host_root, mode);
+        let outcome = outcome.and_then(|snapshot| {
+            let seen: Vec<_> = snapshot
+                .policies
+                .iter()
+                .map(|policy| seen(policy))
+                .collect();
+            match self.state.admit(&seen, SystemTime::now()) {
+                Ok(()) => Ok(snapshot),
+                Err(error @ StoreError::VersionChanged { .. }) => Err(Rejected::VersionChanged {
+                    sentence: error.to_string(),
+                }),
+                // What is remembered is a cache: without it the folder counts.
+                Err(error) => {
+                    log::warn!("whether versions have changed is not known: {error}");
+                    Ok(snapshot)
+                }
+            }
+        });
+        (outcome, basis)
+    }
+
+    /// What is to be kept of a snapshot that is in force now. Pure, but for counting.
+    pub fn in_force(&self, folder: &Path, snapshot: &Snapshot, sources: Sources) -> InForce {
+        let blobs: BTreeSet<[u8; 32]> = sources
+            .values()
+            .map(|bytes| *blake3::hash(bytes).as_bytes())
+            .collect();
+        let activation = |policy: &Arc<ActivePolicy>| Activation {
+            seen: seen(policy),
+            blobs: blobs.clone(),
+        };
+        InForce {
+            turn: self.turns.fetch_add(1, Ordering::Relaxed) + 1,
+            folder: absolute(folder),
+            active: snapshot.policies.iter().map(activation).collect(),
+            sources,
+        }
+    }
+
+    /// Keeps it as the last good one, unless something newer was kept already. Returns whether it is another one than before.
+    pub fn keep(&self, in_force: &InForce) -> Result<bool, StoreError> {
+        let InForce {
+            turn,
+            folder,
+            active,
+            sources,
+        } = in_force;
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        if *kept > *turn {
+            return Ok(false);
+        }
+        let now = SystemTime::now();
+        // First, so that no blob of it is given up for another one of it.
+        self.state.activate(active, now)?;
+        let saved = self.save(folder, sources, now)?;
+        *kept = *turn;
+        Ok(saved)
+    }
+
+    /// The last good policies of this folder, laid out again. See [`Store::restore`].
+    pub fn last_good(&self, folder: &Path) -> Result<Option<Restored>, StoreError> {
+        self.restore(&absolute(folder))
+    }
+}
+
+fn seen(policy: &ActivePolicy) -> Seen {
+    Seen {
+        policy: policy.name.clone(),
+        version: policy.version.clone(),
+        digest: policy.digest,
+    }
+}
+
+/// The same folder, wherever the agent is started.
+fn absolute(folder: &Path) -> PathBuf {
+    std::path::absolute(folder).unwrap_or_else(|_| folder.to_owned())
+}

@@ -1,0 +1,241 @@
+//! The last good policies come back as they were, or not at all.
+
+use std::{
+    ffi::OsStr,
+    os::unix::ffi::OsStrExt,
+    path::PathBuf,
+    time::{Duration, SystemTime},
+};
+
+use super::*;
+use crate::declare::{self, Sources};
+
+const FOLDER: &str = "/etc/drift/policies";
+
+fn sources(version: &str) -> Sources {
+    let files: [(&[u8], Vec<u8>); 5] = [
+        (b"web.yaml", format!("version: {version}\n").into_bytes()),
+        (b"db.yml", b"kind: Policy\r\n".to_vec()),
+        (b"blobs/deep/er", noise(1, 10_000)),
+        (b"empty", Vec::new()),
+        (b"n\xffme\n\"", version.into()),
+    ];
+    files
+        .into_iter()
+        .map(|(path, bytes)| (PathBuf::from(OsStr::from_bytes(path)), bytes.into()))
+        .collect()
+}
+
+fn now() -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_millis(1_800_000_000_123)
+}
+
+fn save(store: &Store, sources: &Sources) -> bool {
+    let saved = store.save(Path::new(FOLDER), sources, now());
+    saved.expect("saved")
+}
+
+fn restore(store: &Store) -> Result<Option<Restored>, StoreError> {
+    store.restore(Path::new(FOLDER))
+}
+
+/// What lies in a folder.
+fn lying(folder: &Path) -> Sources {
+    let mut found = Sources::new();
+    let mut folders = vec![folder.to_owned()];
+    while let Some(inside) = folders.pop() {
+        for entry in fs::read_dir(inside).expect("a folder") {
+            let path = entry.expect("an entry").path();
+            if path.is_dir() {
+                folders.push(path);
+            } else {
+                let beneath = path.strip_prefix(folder).expect("beneath").to_owned();
+                found.insert(beneath, fs::read(path).expect("read").into());
+            }
+        }
+    }
+    found
+}
+
+#[track_caller]
+fn comes_back(store: &Store, sources: &Sources) {
+    let restored = restore(store).expect("restored").expect("there");
+    assert_eq!(lying(&restored.folder), *sources);
+    assert_eq!(restored.since, now());
+}
+
+#[test]
+fn they_come_back_exactly_after_a_restart_and_without_the_database() {
+    let dir = folder();
+    let store = open(dir.path());
+    assert_eq!(restore(&store).expect("read"), None);
+    assert!(save(&store, &sources("1.0.0")));
+    assert!(!save(&store, &sources("1.0.0")), "nothing new");
+    drop(store);
+    comes_back(&open(dir.path()), &sources("1.0.0"));
+    fs::write(dir.path().join("state.redb"), "rubbish").expect("write");
+    let store = open(dir.path());
+    comes_back(&store, &sources("1.0.0"));
+    // What was laid out before is gone when it is laid out again.
+    save(
+        &store,
+        &Sources::from([("a".into(), b"a".as_slice().into())]),
+    );
+    let restored = restore(&store).expect("restored").expect("there");
+    assert_eq!(lying(&restored.folder).len(), 1);
+}
+
+#[test]
+fn another_folders_are_not_taken() {
+    let dir = folder();
+    let store = open(dir.path());
+    save(&store, &sources("1.0.0"));
+    let other = store.restore(Path::new("/etc/drift/other"));
+    assert_eq!(other.expect("read"), None);
+}
+
+#[test]
+fn what_a_folder_declares_is_declared_by_what_was_saved_of_it() {
+    let dir = folder();
+    let policies = folder();
+    let text = "\
+apiVersion: configdrift.io/v1alpha1
+kind: PolicyVersion
+metadata: {name: web-1.0.0}
+spec:
+  policy: web
+  version: 1.0.0
+  files:
+    - {path: /etc/app/a.conf, content: {inline: \"a\\n\"}, mode: \"0640\", onDrift: heal}
+    - {path: /etc/app/b.conf, content: {file: contents/b.conf}}
+---
+apiVersion: configdrift.io/v1alpha1
+kind: Policy
+metadata: {name: web}
+spec: {activeVersion: 1.0.0}
+";
+    fs::create_dir(policies.path().join("contents")).expect("made");
+    fs::write(policies.path().join("contents/b.conf"), noise(2, 5000)).expect("write");
+    fs::write(policies.path().join("contents/unused"), "unused").expect("write");
+    fs::write(policies.path().join("web.yaml"), text).expect("write");
+    let host = folder();
+    let (declared, mut basis) = declare::look(policies.path(), host.path(), None);
+    let declared = declared.expect("valid");
+    let store = open(dir.path());
+    let sources = basis.take_sources();
+    assert_eq!(sources.len(), 2, "what nobody declares is not kept");
+    store.save(policies.path(), &sources, now()).expect("saved");
+    let restored = store
+        .restore(policies.path())
+        .expect("restored")
+        .expect("there");
+    let again = declare::load(&restored.folder, host.path(), None).expect("valid");
+    assert_eq!(again.policies, declared.policies);
+    for (again, declared) in again.files.iter().zip(&declared.files) {
+        assert_eq!(again.path, declared.path);
+        assert_eq!(again.target, declared.target);
+        assert_eq!(
+            (again.mode, again.on_drift),
+            (declared.mode, declared.on_drift)
+        );
+        assert_eq!(again.at.line, declared.at.line);
+    }
+    assert_eq!(again.files.len(), 2);
+}
+
+#[test]
+fn a_list_that_is_cut_off_or_changed_anywhere_is_refused_and_saved_again() {
+    let dir = folder();
+    let store = open(dir.path());
+    save(&store, &sources("1.0.0"));
+    let path = dir.path().join("last-good");
+    let sound = fs::read(&path).expect("read");
+    let cuts = (0..sound.len()).map(|cut| sound[..cut].to_vec());
+    let changes = (0..sound.len()).map(|at| {
+        let mut bytes = sound.clone();
+        bytes[at] ^= 1;
+        bytes
+    });
+    for bytes in cuts.chain(changes) {
+        fs::write(&path, bytes).expect("write");
+        let error = restore(&store).expect_err("not whole");
+        assert_eq!(error.reason(), "last-good-unusable", "{error}");
+    }
+    assert!(save(&store, &sources("1.0.0")));
+    comes_back(&store, &sources("1.0.0"));
+}
+
+#[test]
+fn a_list_that_leads_out_of_the_folder_is_refused() {
+    let dir = folder();
+    let store = open(dir.path());
+    for path in ["../out", "/out", "a/../../out", "..", ""] {
+        save(
+            &store,
+            &Sources::from([(path.into(), b"a".as_slice().into())]),
+        );
+        let error = restore(&store).expect_err(path);
+        assert_eq!(error.reason(), "last-good-unusable", "{error}");
+        assert!(!dir.path().join("out").exists());
+    }
+}
+
+#[test]
+fn links_in_the_way_of_laying_out_are_not_followed() {
+    let dir = folder();
+    let elsewhere = folder();
+    fs::write(elsewhere.path().join("web.yaml"), "theirs").expect("write");
+    let store = open(dir.path());
+    save(&store, &sources("1.0.0"));
+    let link = dir.path().join("restored");
+    std::os::unix::fs::symlink(elsewhere.path(), &link).expect("link");
+    comes_back(&store, &sources("1.0.0"));
+    fs::remove_dir_all(link.join("blobs")).expect("remove");
+    std::os::unix::fs::symlink(elsewhere.path(), link.join("blobs")).expect("link");
+    comes_back(&store, &sources("1.0.0"));
+    let theirs = lying(elsewhere.path());
+    assert_eq!(theirs.len(), 1);
+    assert_eq!(*theirs[Path::new("web.yaml")], *b"theirs");
+}
+
+#[test]
+fn a_blob_that_is_gone_is_said_and_put_again() {
+    let dir = folder();
+    let store = open(dir.path());
+    let sources = sources("1.0.0");
+    save(&store, &sources);
+    let digest = blake3::hash(&sources[Path::new("blobs/deep/er")]);
+    fs::remove_file(blob_path(dir.path(), &digest)).expect("remove");
+    assert_eq!(restore(&store).expect_err("gone").reason(), "blob-missing");
+    let later = now() + Duration::from_secs(9);
+    store
+        .save(Path::new(FOLDER), &sources, later)
+        .expect("saved");
+    comes_back(&store, &sources); // and they have been good since then
+}
+
+#[test]
+fn their_blobs_are_never_given_up_for_others() {
+    let dir = folder();
+    let store = Store::open(dir.path(), MIB).expect("opens");
+    save(&store, &sources("1.0.0"));
+    for n in 100..120 {
+        store.put(&noise(n, 200 << 10)).expect("put");
+    }
+    assert!(store.usage().evicted > 0);
+    comes_back(&store, &sources("1.0.0"));
+}
+
+#[test]
+fn without_room_for_the_new_ones_the_old_ones_stay() {
+    let dir = folder();
+    let store = Store::open(dir.path(), 64 << 10).expect("opens");
+    save(&store, &sources("1.0.0"));
+    let mut large = sources("2.0.0");
+    large.insert("large".into(), noise(5, 100 << 10).into());
+    let error = store
+        .save(Path::new(FOLDER), &large, now())
+        .expect_err("no room");
+    assert_eq!(error.reason(), "store-quota");
+    comes_back(&store, &sources("1.0.0"));
+}

@@ -1,0 +1,429 @@
+//! What is known of versions and paths, and what becomes of a database that cannot be used.
+
+use std::{
+    collections::BTreeSet,
+    os::unix::fs::PermissionsExt,
+    time::{Duration, SystemTime},
+};
+
+use super::*;
+
+fn seen(policy: &str, version: &str, content: &str) -> Seen {
+    Seen {
+        policy: policy.to_owned(),
+        version: version.to_owned(),
+        digest: blake3::hash(content.as_bytes()),
+    }
+}
+
+fn activation(policy: &str, version: &str, blobs: &[Hash]) -> Activation {
+    Activation {
+        seen: seen(policy, version, version),
+        blobs: blobs.iter().map(|digest| *digest.as_bytes()).collect(),
+    }
+}
+
+fn at(seconds: u64) -> SystemTime {
+    SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000 + seconds)
+}
+
+const SOAK: Duration = Duration::from_secs(60);
+
+#[test]
+fn a_version_whose_digest_changes_is_refused_with_both_digests_and_what_to_do() {
+    let dir = folder();
+    let store = open(dir.path());
+    let first = [seen("web", "1.0.0", "a"), seen("db", "1.0.0", "b")];
+    store.state().admit(&first, at(0)).expect("new");
+    store.state().admit(&first, at(1)).expect("known");
+    drop(store);
+    let store = open(dir.path());
+    let changed = [
+        seen("web", "1.0.0", "a"),
+        seen("db", "1.0.0", "other"),
+        seen("db", "2.0.0", "new"),
+    ];
+    let error = store.state().admit(&changed, at(2)).expect_err("changed");
+    assert_eq!(error.reason(), "version-changed");
+    let (known, now) = (blake3::hash(b"b"), blake3::hash(b"other"));
+    assert_eq!(
+        error.to_string(),
+        format!(
+            "version `1.0.0` of the policy `db` was {known} and is {now} now: a version never changes. Give what is new a new version number \
+             and make that the active one, or put the old content back"
+        )
+    );
+    // Nothing of what was refused is remembered.
+    let other = [seen("db", "2.0.0", "newer")];
+    store.state().admit(&other, at(3)).expect("not seen yet");
+}
+
+#[test]
+fn names_in_sentences_are_safe_to_show() {
+    let dir = folder();
+    let store = open(dir.path());
+    let admit = |content| {
+        let seen = [seen("we\u{202e}b\n", "1.0.0", content)];
+        store.state().admit(&seen, at(0))
+    };
+    admit("a").expect("new");
+    let error = admit("b").expect_err("changed").to_string();
+    assert!(error.contains("`we\\u{202e}b\\x0a`"), "{error}");
+}
+
+#[test]
+fn the_last_good_version_is_one_that_was_healthy_for_the_whole_soak() {
+    let dir = folder();
+    let store = open(dir.path());
+    let state = store.state();
+    let note = |healthy, second| {
+        state
+            .note_health("web", healthy, at(second), SOAK)
+            .expect("noted")
+    };
+    assert!(!note(true, 0), "no version is active");
+    let active = [activation("web", "1.0.0", &[])];
+    state.activate(&active, at(0)).expect("active");
+    assert!(!note(true, 0));
+    assert!(!note(true, 59));
+    assert!(!note(false, 59), "a drift");
+    assert!(!note(true, 60), "the soak begins anew");
+    assert!(!note(true, 119));
+    assert!(state.last_good().expect("read").is_empty());
+    assert!(note(true, 120));
+    assert!(!note(true, 200), "said once");
+
+    let active = [activation("web", "2.0.0", &[])];
+    state.activate(&active, at(300)).expect("active");
+    assert!(!note(true, 300), "another version has its own soak");
+    assert!(!note(true, 330));
+    assert!(!note(true, 290), "the clock was set back: it begins anew");
+    assert!(!note(true, 349));
+    let good = |store: &Store| store.state().last_good().expect("read")["web"].clone();
+    assert_eq!(good(&store), "1.0.0");
+    drop(store);
+
+    let store = open(dir.path());
+    assert_eq!(good(&store), "1.0.0", "it survives a restart");
+    assert_eq!(store.state().active().expect("read")["web"], "2.0.0");
+    let note = |second| {
+        let noted = store.state().note_health("web", true, at(second), SOAK);
+        noted.expect("noted")
+    };
+    assert!(!note(351), "nobody looked in between");
+    assert!(note(411));
+    assert_eq!(good(&store), "2.0.0");
+}
+
+#[test]
+fn a_policy_that_is_gone_keeps_only_its_digests() {
+    let dir = folder();
+    let store = open(dir.path());
+    let state = store.state();
+    let digest = store.put(b"content").expect("put");
+    let both = [
+        activation("web", "1.0.0", &[digest]),
+        activation("db", "1.0.0", &[]),
+    ];
+    state.activate(&both, at(0)).expect("active");
+    for second in [0, 60] {
+        state
+            .note_health("web", true, at(second), SOAK)
+            .expect("noted");
+    }
+    assert_eq!(state.last_good().expect("read").len(), 1);
+    assert!(state.needed().expect("read").contains(&digest));
+    state.activate(&both[1..], at(70)).expect("active");
+    assert_eq!(state.active().expect("read").len(), 1);
+    assert!(state.last_good().expect("read").is_empty());
+    assert!(state.needed().expect("read").is_empty());
+    let changed = [seen("web", "1.0.0", "other")];
+    let error = state.admit(&changed, at(80)).expect_err("known");
+    assert_eq!(error.reason(), "version-changed");
+}
+
+#[test]
+fn old_versions_keep_their_blobs_up_to_a_number_and_the_last_good_one_always() {
+    let dir = folder();
+    let store = open(dir.path());
+    let state = store.state();
+    let blob = |n: u64| blake3::hash(&n.to_le_bytes());
+    for n in 0..20 {
+        let active = [activation("web", &format!("{n}.0.0"), &[blob(n)])];
+        state.activate(&active, at(n * 100)).expect("active");
+        if n == 2 {
+            for second in [0, 60] {
+                let now = at(n * 100 + second);
+                state.note_health("web", true, now, SOAK).expect("noted");
+            }
+        }
+    }
+    let needed: BTreeSet<_> = state
+        .needed()
+        .expect("read")
+        .iter()
+        .map(|d| *d.as_bytes())
+        .collect();
+    let expected: BTreeSet<_> = [2, 14, 15, 16, 17, 18, 19]
+        .map(|n| *blob(n).as_bytes())
+        .into();
+    assert_eq!(needed, expected);
+    // With the disk full they go one by one, the oldest first; never the active and the last good one.
+    let mut released = Vec::new();
+    while let Some((_, version)) = state.release_oldest().expect("released") {
+        released.push(version);
+    }
+    assert_eq!(released, ["14.0.0", "15.0.0", "16.0.0", "17.0.0", "18.0.0"]);
+    assert_eq!(state.needed().expect("read").len(), 2);
+}
+
+#[test]
+fn the_number_of_versions_that_are_remembered_is_bounded() {
+    let dir = folder();
+    let store = open(dir.path());
+    let state = store.state();
+    let active = [activation("kept", "1.0.0", &[])];
+    state.activate(&active, at(0)).expect("active");
+    let many: Vec<_> = (0..MOST_VERSIONS)
+        .map(|n| seen("web", &format!("1.0.{n}"), "x"))
+        .collect();
+    state.admit(&many, at(10)).expect("admitted");
+    let more: Vec<_> = (0..500)
+        .map(|n| seen("web", &format!("2.0.{n}"), "x"))
+        .collect();
+    state.admit(&more, at(20)).expect("admitted");
+    let changed = [
+        seen("kept", "1.0.0", "changed"),
+        seen("web", "2.0.7", "changed"),
+    ];
+    let error = state.admit(&changed, at(30)).expect_err("both are known");
+    let StoreError::VersionChanged { changed } = error else {
+        panic!("{error}");
+    };
+    assert_eq!(changed.len(), 2);
+    let size = fs::metadata(dir.path().join("state.redb"))
+        .expect("there")
+        .len();
+    assert!(size < 16 << 20, "{size}");
+}
+
+#[test]
+fn back_off_survives_a_restart() {
+    let dir = folder();
+    let store = open(dir.path());
+    let brake = |row, seconds| HeldBrake {
+        row,
+        not_before: at(seconds),
+    };
+    let longest = Duration::from_secs(300);
+    let path = |name: &str| Path::new("/etc/app").join(name);
+    let brakes = [
+        (path("held"), brake(4, 54)),
+        (path("over"), brake(1, 2)),
+        (path("gone"), brake(7, 100)),
+        (path("far"), brake(9, 1_000_000)),
+        (path("cleared"), brake(2, 80)),
+    ];
+    let brakes: Vec<_> = brakes
+        .iter()
+        .map(|(path, brake)| (path.as_path(), Some(*brake)))
+        .collect();
+    store.state().set_brakes(&brakes).expect("set");
+    store
+        .state()
+        .set_brakes(&[(&path("cleared"), None)])
+        .expect("set");
+    store
+        .state()
+        .set_brakes(&[(&path("held"), Some(brake(5, 162)))])
+        .expect("set");
+    drop(store);
+    for _ in 0..2 {
+        let store = open(dir.path());
+        let is_declared = |declared: &Path| declared != path("gone");
+        let brakes = store
+            .state()
+            .brakes(at(310), longest, is_declared)
+            .expect("read");
+        let expected = [
+            (path("far"), brake(9, 610)), // the clock was set back
+            (path("held"), brake(5, 162)),
+        ];
+        assert_eq!(brakes.into_iter().collect::<Vec<_>>(), expected);
+    }
+}
+
+/// A database that has all sorts of things in it.
+fn filled(dir: &Path) {
+    let store = open(dir);
+    let many: Vec<_> = (0..200)
+        .map(|n| seen("web", &format!("1.0.{n}"), "x"))
+        .collect();
+    store.state().admit(&many, at(0)).expect("admitted");
+    let active = [activation("web", "1.0.0", &[blake3::hash(b"x")])];
+    store.state().activate(&active, at(0)).expect("active");
+}
+
+/// Opens the store on `bytes` in place of the database: it must open, with the old content or with none. Whether it was the old one.
+fn opens_with(dir: &Path, bytes: &[u8], what: &str) -> bool {
+    fs::write(dir.join("state.redb"), bytes).expect("write");
+    let store = Store::open(dir, DEFAULT_QUOTA).unwrap_or_else(|error| panic!("{what}: {error}"));
+    let active = store.state().active().expect(what);
+    let is_old = active.get("web").is_some_and(|version| version == "1.0.0");
+    let has_note = store
+        .notes()
+        .iter()
+        .any(|note| note.contains("state.redb.corrupt-"));
+    // An empty file is what a new database begins with.
+    assert!(
+        is_old || has_note || bytes.is_empty(),
+        "{what}: {:?}",
+        store.notes()
+    );
+    assert!(is_old || active.is_empty(), "{what}");
+    let fresh = [seen("new", "1.0.0", "new")];
+    store.state().admit(&fresh, at(1)).expect(what);
+    drop(store);
+    assert_eq!(open(dir).notes(), [""; 0], "{what}: once is enough");
+    is_old
+}
+
+#[test]
+fn a_database_that_is_cut_off_anywhere_is_moved_aside_and_made_anew() {
+    let dir = folder();
+    filled(dir.path());
+    let sound = fs::read(dir.path().join("state.redb")).expect("read");
+    let steps = sound.len() / 20;
+    let cuts = (0..sound.len()).step_by(steps).chain([
+        1,
+        63,
+        64,
+        511,
+        512,
+        4095,
+        4096,
+        4097,
+        sound.len() - 1,
+    ]);
+    for cut in cuts {
+        opens_with(
+            dir.path(),
+            &sound[..cut],
+            &format!("cut at {cut} of {}", sound.len()),
+        );
+    }
+    assert!(opens_with(dir.path(), &sound, "whole"));
+    let asides = fs::read_dir(dir.path())
+        .expect("a folder")
+        .filter(|entry| {
+            let name = entry.as_ref().expect("an entry").file_name();
+            name.to_string_lossy().contains("corrupt-")
+        })
+        .count();
+    assert_eq!(asides, 3, "not more than that are kept");
+}
+
+#[test]
+fn a_database_with_changed_bytes_ends_nobody() {
+    let dir = folder();
+    filled(dir.path());
+    let sound = fs::read(dir.path().join("state.redb")).expect("read");
+    let used: Vec<usize> = (0..sound.len()).filter(|at| sound[*at] != 0).collect();
+    // Bytes of the head, then some of the rest.
+    let head = 0..320;
+    let rest = used
+        .iter()
+        .copied()
+        .filter(|at| *at >= 320)
+        .step_by(used.len() / 24);
+    for at in head.step_by(8).chain(rest) {
+        let mut changed = sound.clone();
+        changed[at] ^= 0x55;
+        opens_with(dir.path(), &changed, &format!("byte {at}"));
+    }
+    for (seed, what) in (0..8).zip(1..) {
+        let mut changed = sound.clone();
+        let from = (seed as usize * 7919 * 64) % (changed.len() - 4096);
+        changed[from..from + 4096].copy_from_slice(&noise(seed, 4096));
+        opens_with(dir.path(), &changed, &format!("noise {what} at {from}"));
+    }
+}
+
+#[test]
+fn a_file_of_another_program_is_moved_aside_whole() {
+    let dir = folder();
+    for bytes in [
+        b"SQLite format 3\0".repeat(300),
+        b"x".to_vec(),
+        noise(3, 50_000),
+    ] {
+        assert!(!opens_with(dir.path(), &bytes, "another program's"));
+    }
+    let kept = fs::read(dir.path().join("state.redb.corrupt-1")).expect("kept");
+    assert!(kept.starts_with(b"SQLite format 3"));
+    // A database, but not ours.
+    let path = dir.path().join("state.redb");
+    fs::remove_file(&path).expect("remove");
+    let theirs = redb::Database::create(&path).expect("a database");
+    let table: redb::TableDefinition<'_, u32, u32> = redb::TableDefinition::new("versions");
+    let write = theirs.begin_write().expect("begun");
+    write
+        .open_table(table)
+        .expect("a table")
+        .insert(1, 2)
+        .expect("inserted");
+    write.commit().expect("committed");
+    drop(theirs);
+    let bytes = fs::read(&path).expect("read");
+    assert!(!opens_with(dir.path(), &bytes, "another's database"));
+}
+
+#[test]
+fn a_folder_or_a_link_in_its_place_is_moved_aside_too() {
+    let dir = folder();
+    let path = dir.path().join("state.redb");
+    fs::create_dir(&path).expect("made");
+    fs::write(path.join("inside"), "theirs").expect("write");
+    assert_eq!(open(dir.path()).notes().len(), 1);
+    let inside = dir.path().join("state.redb.corrupt-1/inside");
+    assert_eq!(fs::read(inside).expect("kept"), b"theirs");
+}
+
+#[test]
+fn a_database_that_ends_the_agent_twice_is_not_opened_a_third_time() {
+    let dir = folder();
+    filled(dir.path());
+    let mark = dir.path().join("state.redb.opening");
+    assert!(!mark.exists());
+    fs::write(&mark, "1").expect("write");
+    assert_eq!(open(dir.path()).notes(), [""; 0], "once may be a power cut");
+    fs::write(&mark, "2").expect("write");
+    let store = open(dir.path());
+    assert!(store.notes()[0].contains("the agent ended while it was opened"));
+    assert!(!mark.exists());
+    assert!(store.state().active().expect("read").is_empty());
+}
+
+#[test]
+fn a_folder_that_is_not_there_or_cannot_be_written_is_an_error_with_what_to_do() {
+    let dir = folder();
+    let absent = dir.path().join("absent");
+    let error = Store::open(&absent, DEFAULT_QUOTA).expect_err("absent");
+    assert_eq!(error.reason(), "state-folder");
+    assert!(error.to_string().contains("--state DIR"), "{error}");
+    if rustix::process::geteuid().is_root() {
+        return; // root may write everywhere
+    }
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o500)).expect("chmod");
+    let error = Store::open(dir.path(), DEFAULT_QUOTA).expect_err("not writable");
+    assert_eq!(error.reason(), "state-folder");
+}
+
+#[test]
+fn a_second_process_is_told_so() {
+    let dir = folder();
+    let _store = open(dir.path());
+    let error = Store::open(dir.path(), DEFAULT_QUOTA).expect_err("open already");
+    assert_eq!(error.reason(), "state-busy", "{error}");
+    assert!(dir.path().join("state.redb").exists());
+}
