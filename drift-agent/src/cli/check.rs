@@ -15,7 +15,7 @@ use crate::{
     compare::{self, Drift},
     declare,
     observe::{Host, scan},
-    pipeline::{declared_side, observed_side},
+    pipeline::{declared_side, detail, observed_side},
     report::{Cause, Event, Output, Record, Reporter},
 };
 
@@ -105,6 +105,8 @@ impl Check {
                 record.path = Some(declared.path.clone());
                 record.declared = Some(declared_side(declared));
                 record.observed = Some(observed_side(&observed));
+                record.message = detail(declared, &observed);
+                record.severity = Some(declared.severity);
                 record.cause = Some(Cause::Scan);
                 record.actor = Some(Err(NOBODY.to_owned()));
                 record.drift = drifts;

@@ -130,6 +130,12 @@ impl Walk {
         if place.is_ignored() {
             return;
         }
+        if let (Some(one), Some(other)) = (declared, observed)
+            && place.is_plain()
+            && canonical::written_alike(one, other)
+        {
+            return;
+        }
         // A document is there, also when it says nothing.
         let absence = if self.tokens.is_empty() {
             Absence::Strict

@@ -213,6 +213,11 @@ impl<'r> Place<'r> {
         self.rules.equals.get(number).copied()
     }
 
+    /// No rule says anything about what is here or below: what is written alike is the same.
+    pub(super) fn is_plain(&self) -> bool {
+        self.covered && self.ignore.is_lost() && self.sets.is_lost() && self.equal.is_lost()
+    }
+
     pub(super) fn coverage(&self) -> Coverage {
         if self.covered {
             Coverage::All

@@ -43,8 +43,19 @@ impl<'r> Lines<'r> {
         }
         if level == Redact::Keys {
             match self.within {
-                Within::Pem if line.contains("-----END ") => self.within = Within::Nothing,
-                Within::Pem => return hidden(line, 0, Why::Look),
+                Within::Pem => {
+                    let Some(end) = line.find("-----END ") else {
+                        return self.hidden(line, 0, Why::Look);
+                    };
+                    self.within = Within::Nothing;
+                    let (rest, _) = self.redactor.in_text(&line[end..]);
+                    let before = if line[..end].trim().is_empty() {
+                        ""
+                    } else {
+                        MASK
+                    };
+                    return (format!("{before}{rest}"), Some(Why::Look));
+                }
                 Within::Indented(..) if line.trim().is_empty() => {}
                 Within::Indented(least, has_items)
                     if indentation(line) > least
@@ -52,14 +63,14 @@ impl<'r> Lines<'r> {
                             && indentation(line) == least
                             && line.trim_start().starts_with("- ") =>
                 {
-                    return hidden(line, indentation(line), Why::Key);
+                    return self.hidden(line, indentation(line), Why::Key);
                 }
                 Within::Indented(..) => self.within = Within::Nothing,
                 Within::Quotes(quotes) => {
                     if line.contains(quotes) {
                         self.within = Within::Nothing;
                     }
-                    return hidden(line, 0, Why::Key);
+                    return self.hidden(line, 0, Why::Key);
                 }
                 Within::Nothing => {}
             }
@@ -72,12 +83,12 @@ impl<'r> Lines<'r> {
         }
         let secrets = &self.redactor.secrets;
         if secrets.is_one(line) {
-            return hidden(line, 0, Why::Secret);
+            return self.hidden(line, 0, Why::Secret);
         }
         if let Some(value) = value_start(line)
             && secrets.is_one(line[value..].trim_matches(['"', '\'', ' ', ',', ';']))
         {
-            return hidden(line, value, Why::Secret);
+            return self.hidden(line, value, Why::Secret);
         }
         let mut spans = secrets.within(line);
         let mut why = (!spans.is_empty()).then_some(Why::Secret);
@@ -106,9 +117,15 @@ impl<'r> Lines<'r> {
         };
         if text.is_empty() || matches!(text, "|" | ">" | "|-" | ">-" | "|+" | ">+" | "{" | "[") {
             let why = (!text.is_empty()).then_some(Why::Key);
-            return (line.to_owned(), why);
+            return (self.redactor.in_text(line).0.into_owned(), why);
         }
-        hidden(line, value, Why::Key)
+        self.hidden(line, value, Why::Key)
+    }
+
+    /// `line` with all from byte `from` on hidden, and what is a secret before it.
+    fn hidden(&self, line: &str, from: usize, why: Why) -> (String, Option<Why>) {
+        let (before, _) = self.redactor.in_text(&line[..from]);
+        (format!("{before}{MASK}"), Some(why))
     }
 
     /// Where the value of the first secret key of the line begins; it is taken to go to the line's end.
@@ -159,9 +176,4 @@ fn value_start(line: &str) -> Option<usize> {
 
 fn indentation(line: &str) -> usize {
     line.len() - line.trim_start().len()
-}
-
-/// `line` with all from byte `from` on hidden.
-fn hidden(line: &str, from: usize, why: Why) -> (String, Option<Why>) {
-    (format!("{}{MASK}", &line[..from]), Some(why))
 }

@@ -162,7 +162,7 @@ impl<'n> Planner<'n> {
             }
             return Ok(());
         };
-        if whole && canonical::digest(declared, place) == canonical::digest(observed, place) {
+        if whole && canonical::same(declared, observed, place) {
             return Ok(());
         }
         let alike = declared.value.kind() == observed.value.kind() && declared.tag == observed.tag;
@@ -192,9 +192,8 @@ impl<'n> Planner<'n> {
         match &observed.value {
             Value::Null => set(self, declared),
             _ if observed.shared => {
-                let node = canonical::digest(&declared, place);
                 let there = self.managed(observed, place)?;
-                if there.is_some_and(|there| canonical::digest(&there, place) == node) {
+                if there.is_some_and(|there| canonical::same(&declared, &there, place)) {
                     return Ok(());
                 }
                 return Err(self.unsupported("it stands there through an alias"));
@@ -271,9 +270,7 @@ impl<'n> Planner<'n> {
                     self.at.tokens.push(Token::Repeat(number));
                 }
                 let value = values.get(number).copied();
-                let same = value.is_some_and(|value| {
-                    canonical::digest(value, &place) == canonical::digest(&entry.value, &place)
-                });
+                let same = value.is_some_and(|value| canonical::same(value, &entry.value, &place));
                 if entry.merged && coverage == Coverage::All && !same {
                     // A key of its own goes before what is merged.
                     let Some(value) = value else {

@@ -85,3 +85,25 @@ fn nothing_of_a_value_is_in_debug_output() {
         }
     }
 }
+
+#[test]
+fn what_is_shown_is_masked_and_what_is_written_is_not() {
+    // B134: a mask (`•••`, `*** (after)`) once got into the live object.
+    let declared = b"user=app\nDB_PASSWORD='hunter2 sentinel'\n";
+    let observed = b"user=app\nDB_PASSWORD=wrong\nother=1\n";
+    let rules = Rules::default().manage("/DB_PASSWORD").expect("a pointer");
+    let Verdict::Differs(differences) = verdict(Env, &rules, declared, observed) else {
+        panic!("they differ");
+    };
+    let shown = crate::report::Redactor::default().listing(&differences);
+    assert_eq!(
+        shown[0].to_string(),
+        "DB_PASSWORD  •••  ->  •••   (changed; redacted by key name)"
+    );
+    let tree = parse(Env, declared).expect("parses");
+    let edited = edit(&tree, observed, &rules).expect("can be edited");
+    assert_eq!(
+        String::from_utf8_lossy(&edited),
+        "user=app\nDB_PASSWORD=\"hunter2 sentinel\"\nother=1\n"
+    );
+}

@@ -1,0 +1,113 @@
+//! What stands at a path, whatever it is.
+
+use std::{fs, os::unix::fs::symlink, process::Command};
+
+use super::*;
+use crate::declare::{Content, sample};
+
+fn look(path: &Path) -> Observed {
+    look_as(&sample::declared(path, sample::file(b"x")))
+}
+
+fn look_as(declared: &Declared) -> Observed {
+    let host = Host::new(Path::new("/")).unwrap();
+    observe(&host, declared, None, &mut |_| {})
+}
+
+#[test]
+fn a_regular_file_is_hashed() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    fs::write(&path, "x").unwrap();
+    let observed = look(&path);
+    assert_eq!(observed.found, Found::File(Some(blake3::hash(b"x"))));
+    assert_eq!(observed.stat.unwrap().size, 1);
+}
+
+#[test]
+fn a_content_is_hashed_with_and_without_its_final_line_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let long = |end: &str| "l".repeat(3 * (64 << 10) - 1) + end;
+    for text in ["", "x", "\n", "\r\n", "x\n", "xy\r\n", "x\n\n", "\r"]
+        .map(str::to_owned)
+        .into_iter()
+        .chain(["", "\n", "\r\n", "\n\n"].map(long))
+    {
+        fs::write(&path, &text).unwrap();
+        let observed = look(&path);
+        let whole = blake3::hash(text.as_bytes());
+        let body = blake3::hash(without_final_newline(text.as_bytes()));
+        assert_eq!(observed.found, Found::File(Some(whole)));
+        assert_eq!(observed.body, Some(body), "{} bytes", text.len());
+    }
+}
+
+#[test]
+fn a_file_above_its_bound_is_not_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    fs::write(&path, "12345").unwrap();
+    for (most, digest) in [(5, Some(blake3::hash(b"12345"))), (4, None)] {
+        let mut content = Content::exact(std::sync::Arc::from(&b"x"[..]));
+        content.max_size = most;
+        let observed = look_as(&sample::declared(&path, Target::File(content)));
+        assert_eq!(observed.found, Found::File(digest));
+    }
+}
+
+#[test]
+fn nothing_that_stands_there_makes_it_hang() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    assert!(
+        Command::new("mkfifo")
+            .arg(at("fifo"))
+            .status()
+            .unwrap()
+            .success()
+    );
+    fs::create_dir(at("dir")).unwrap();
+    symlink("/dev/zero", at("link")).unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    // A sparse giant: 100 GB that would take minutes to read.
+    File::create(at("giant"))
+        .unwrap()
+        .set_len(100 << 30)
+        .unwrap();
+    for (name, expected) in [
+        ("fifo", Found::Other(FileType::Fifo)),
+        ("dir", Found::Other(FileType::Directory)),
+        ("link", Found::Link("/dev/zero".into())),
+        ("socket", Found::Other(FileType::Socket)),
+        ("giant", Found::File(None)),
+        ("nothing", Found::Absent),
+        ("nothing/below", Found::Absent),
+        ("fifo/below", Found::Relocated),
+        ("link/below", Found::Relocated),
+    ] {
+        assert_eq!(look(&at(name)).found, expected, "{name}");
+    }
+    assert_eq!(
+        look(Path::new("/dev/null")).found,
+        Found::Other(FileType::Char)
+    );
+}
+
+#[test]
+fn a_file_that_does_not_end_has_a_verdict() {
+    // Says size 0 and gives data: only its end tells.
+    assert!(matches!(
+        look(&PathBuf::from(format!("/proc/{}/maps", std::process::id()))).found,
+        Found::File(Some(_)) | Found::Unstable
+    ));
+}
+
+#[test]
+fn a_link_in_the_way_is_not_followed() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("real")).unwrap();
+    fs::write(dir.path().join("real/f"), "x").unwrap();
+    symlink("real", dir.path().join("alias")).unwrap();
+    assert_eq!(look(&dir.path().join("alias/f")).found, Found::Relocated);
+}
