@@ -211,7 +211,7 @@ fn at_the_quota_the_oldest_unneeded_blobs_go_and_what_is_needed_never_does() {
         },
         blobs: [*digest.as_bytes()].into(),
     };
-    let now = std::time::SystemTime::now();
+    let now = SystemTime::now();
     store.state().activate(&[activation], now).expect("active");
     store.put(&needed).expect("put");
     assert_eq!(store.usage().sentence(), None);

@@ -1,9 +1,6 @@
 //! What is known of versions and paths.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, SystemTime},
-};
+use std::{collections::BTreeSet, time::Duration};
 
 use super::*;
 
