@@ -85,10 +85,14 @@ fn targets_that_are_no_files_are_watched_by_the_kernel_and_put_back() -> Result<
         &agent,
         &at("masked.service"),
         "type",
-        "sh",
+        // One process, so that nobody heals between its two calls.
+        "python3",
         &[
             "-c".to_owned(),
-            format!("rm {0}; exec mkdir {0}", name("masked.service")),
+            format!(
+                "import os; os.unlink('{0}'); os.mkdir('{0}')",
+                name("masked.service")
+            ),
         ],
     )?;
     drifts(&agent, &at("gone"), "unexpected", "touch", &[at("gone")])?;

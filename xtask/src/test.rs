@@ -76,6 +76,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let skips = folder.path().join("skips");
     let mut step = Step::cargo("test")
         .args(["test", "--no-fail-fast"])
+        // One at a time: an agent that hears two processes change files of one name at the same moment rightly names neither, and the tests' files have the
+        // same names.
+        .env("RUST_TEST_THREADS", "1")
         .env("DRIFT_AGENT", &agent)
         .env("DRIFT_PROBES", workspace.probes())
         .env("DRIFT_SKIPS", &skips)
