@@ -168,8 +168,11 @@ impl<'n> Planner<'n> {
         let alike = declared.value.kind() == observed.value.kind() && declared.tag == observed.tag;
         let descends = match (&declared.value, &observed.value) {
             (Value::Map(one), Value::Map(other)) => {
-                // A map that is to be empty, or was, is written anew.
-                !whole || !one.is_empty() && !other.is_empty()
+                // A map of which nothing stays is written anew.
+                let any_case = place.rules.is_any_case();
+                let there = canonical::positions(other, any_case);
+                let mut keys = one.iter().map(|entry| canonical::key(entry, any_case));
+                !whole || keys.any(|key| there.of.contains_key(&key))
             }
             (Value::List(one), Value::List(other)) => {
                 !whole || one.len() == other.len() && !place.is_set()

@@ -148,6 +148,18 @@ fn yaml_keeps_what_is_not_managed() {
 }
 
 #[test]
+fn a_map_of_which_nothing_stays_is_written_anew() {
+    let observed = "l:\n- # one\n  a: 1\n- b: 1\n";
+    check(
+        Yaml,
+        &["/l"],
+        "l: [{c: 1}, {b: 1}]\n",
+        observed,
+        &observed.replace("a: 1", "c: 1"),
+    );
+}
+
+#[test]
 fn yaml_anchors_elsewhere_stay() {
     let observed = "x: &x {k: 1}\na: *x\nb:\n  <<: *x\n  c: 1\n";
     check(
