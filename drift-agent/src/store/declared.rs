@@ -29,6 +29,7 @@ impl Store {
     ) -> (Result<Snapshot, Rejected>, Basis) {
         let (outcome, basis) = declare::look(folder, host_root, mode);
         let outcome = outcome.and_then(|snapshot| {
+            self.begin_anew_for_another(folder);
             let seen: Vec<_> = snapshot
                 .policies
                 .iter()
@@ -47,6 +48,20 @@ impl Store {
             }
         });
         (outcome, basis)
+    }
+
+    /// A state folder that was used with another policy folder knows nothing of the versions in this one, though they have the same names.
+    fn begin_anew_for_another(&self, folder: &Path) {
+        let Some(other) = self.other_folder(&absolute(folder)) else {
+            return;
+        };
+        log::warn!(
+            "the state folder was used with the policies in {}: what was known of their versions is forgotten",
+            drift_common::escape::path(&other)
+        );
+        if let Err(error) = self.state.forget_versions() {
+            log::warn!("what was known of versions cannot be forgotten: {error}");
+        }
     }
 
     /// What is to be kept of a snapshot that is in force now. Pure, but for counting.

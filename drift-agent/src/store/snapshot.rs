@@ -150,6 +150,15 @@ impl Store {
         }))
     }
 
+    /// The policy folder that the last good files are of, where it is not this one.
+    pub(super) fn other_folder(&self, folder: &Path) -> Option<PathBuf> {
+        let known = self.read_manifest().ok()??.folder;
+        if known == PathForm::from(folder) {
+            return None;
+        }
+        known.path().ok()
+    }
+
     /// The blobs that the last good policies need. Of ones that cannot be read nothing can be used.
     pub(super) fn needed_by_last_good(&self) -> HashSet<Hash> {
         let manifest = self.read_manifest().ok().flatten();

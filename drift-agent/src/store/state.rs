@@ -74,6 +74,14 @@ impl State {
         })
     }
 
+    /// Forgets the digests of all versions.
+    pub fn forget_versions(&self) -> Result<(), StoreError> {
+        self.change(|write| {
+            write.open_table(VERSIONS)?.retain(|_, _| false)?;
+            Ok(())
+        })
+    }
+
     /// Remembers the digests of versions that are new here.
     ///
     /// # Errors

@@ -239,3 +239,31 @@ fn without_room_for_the_new_ones_the_old_ones_stay() {
     assert_eq!(error.reason(), "store-quota");
     comes_back(&store, &sources("1.0.0"));
 }
+
+/// A policy folder with one version whose content is `content`.
+fn policies(content: &str) -> TempDir {
+    let dir = folder();
+    let text = format!(
+        "apiVersion: configdrift.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{activeVersion: 1.0.0}}\n---\n\
+         apiVersion: configdrift.io/v1alpha1\nkind: PolicyVersion\nmetadata: {{name: p-1.0.0}}\nspec:\n  policy: p\n  version: 1.0.0\n  \
+         files:\n    - {{path: /nowhere/f, content: {{inline: {content}}}}}\n"
+    );
+    fs::write(dir.path().join("p.yaml"), text).expect("a policy");
+    dir
+}
+
+#[test]
+fn a_version_is_the_same_for_ever_in_its_folder_and_another_folder_begins_anew() {
+    let dir = folder();
+    let store = open(dir.path());
+    let (one, other) = (policies("one"), policies("other"));
+    let look = |folder: &TempDir| store.look(folder.path(), Path::new("/"), None);
+    let (outcome, mut basis) = look(&one);
+    let snapshot = outcome.expect("the first folder");
+    let in_force = store.in_force(one.path(), &snapshot, basis.take_sources());
+    store.keep(&in_force).expect("kept");
+    fs::copy(other.path().join("p.yaml"), one.path().join("p.yaml")).expect("changed");
+    let rejected = look(&one).0.expect_err("a version with another content");
+    assert_eq!(rejected.reason(), "version-changed");
+    look(&other).0.expect("another folder");
+}
