@@ -56,6 +56,12 @@ pub(super) fn owner(dir: &OwnedFd, name: &OsString, declared: &Declared) -> Resu
 /// Makes a directory in place of whatever stands there: complete before it has its name.
 pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
     let (healed, dir, name) = place(host, declared)?;
+    if let Ok(there) = host.directory(&declared.path, OFlags::RDONLY) {
+        // Made meanwhile: by somebody, or for a declared file in it. What is in it is not ours to move.
+        set_attributes(there.as_fd(), declared)?;
+        fsync(&there).map_err(HealError::at("sync the directory"))?;
+        return Ok(healed);
+    }
     let temporary = temporary_name(&declared.path);
     remove_stale(&dir, &temporary)?;
     mkdirat(&dir, &temporary, Mode::from_raw_mode(0o700))
@@ -80,9 +86,16 @@ fn fill(dir: &OwnedFd, temporary: &OsString, declared: &Declared) -> Result<(), 
 fn named(dir: &OwnedFd, temporary: &OsString, name: &OsString) -> Result<(), HealError> {
     match renameat_with(dir, temporary, dir, name, RenameFlags::NOREPLACE) {
         Err(Errno::EXIST) => {
-            renameat_with(dir, temporary, dir, name, RenameFlags::EXCHANGE)
-                .map_err(HealError::at("exchange"))?;
-            remove_stale(dir, temporary)?;
+            let exchange = || {
+                renameat_with(dir, temporary, dir, name, RenameFlags::EXCHANGE)
+                    .map_err(HealError::at("exchange"))
+            };
+            exchange()?;
+            if let Err(error) = remove_stale(dir, temporary) {
+                // A directory that is not empty: it goes back to where it stood.
+                exchange()?;
+                return Err(error);
+            }
         }
         other => other.map_err(HealError::at("rename"))?,
     }

@@ -362,6 +362,8 @@ impl Pipeline {
                 "changed-meanwhile",
                 "it was written, and something else stood there when it was read again".to_owned(),
             ),
+            // Somebody has put it back meanwhile.
+            Err(_) if is_healed => Some(self.about(Event::DriftResolved, index, drift.cause)),
             Err(error) => self.failed(index, &drift, error.reason(), error.to_string()),
         };
         if let Some(mut record) = record {
