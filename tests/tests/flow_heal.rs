@@ -324,3 +324,38 @@ fn a_planted_link_in_the_way_is_reported_and_not_followed() -> Result<()> {
     agent.event(mark, "config.drift.resolved", &scene.at("sub/app.conf"))?;
     Ok(())
 }
+
+#[test]
+fn of_two_processes_in_a_row_the_wrong_one_is_never_named() -> Result<()> {
+    if !has_probes("of_two_processes_in_a_row_the_wrong_one_is_never_named") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    // Observing: a heal between the two would be a change of its own.
+    scene.declare("1.0.0", DEFAULT, &files)?;
+    let agent = Agent::start(&scene, &[])?;
+    let app = scene.at("app.conf");
+    let name = app.display().to_string();
+    for _ in 0..20 {
+        let mark = agent.mark();
+        // `rm` is a child of the shell, which then becomes `mkfifo`: what stands there in the end is the shell's number's work.
+        let pid = tool("sh", &["-c", &format!("rm {name}; exec mkfifo {name}")])?;
+        let detected = agent.wait(mark, "the fifo", |records| {
+            records
+                .iter()
+                .find(|record| record["observed"]["type"] == "fifo")
+                .cloned()
+        })?;
+        ensure!(
+            detected["actor"]["pid"] == pid || detected["actor_unknown"].is_string(),
+            "not by {pid}: {detected}"
+        );
+        let mark = agent.mark();
+        fs::remove_file(&app)?;
+        fs::write(&app, "declared\n")?;
+        agent.event(mark, "config.drift.resolved", &app)?;
+    }
+    Ok(())
+}
