@@ -15,7 +15,8 @@ mod resolve;
 pub use basis::{Basis, Sources};
 pub use changed::Changes;
 pub use drift_common::policy::{
-    Backoff, Compare, FinalNewline, Globs, Mode, Position, Redact, Severity, without_final_newline,
+    Backoff, Compare, Fight, FinalNewline, Globs, Guard, MassDrift, Mode, Position, Redact,
+    Severity, without_final_newline,
 };
 pub use rejected::Rejected;
 
@@ -38,7 +39,7 @@ pub struct ActivePolicy {
     /// What the version is: see `PolicyVersion::digest`. A version that has another digest than before is another version under its name.
     pub digest: blake3::Hash,
     pub mode: Mode,
-    pub backoff: Backoff,
+    pub guard: Guard,
 }
 
 /// What the active versions say about one path.

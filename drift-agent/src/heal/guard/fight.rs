@@ -110,9 +110,12 @@ impl Fights {
             if now < until {
                 return Some(self.contested(until, fight));
             }
+            // Over: one try.
             self.until = None;
             self.heals.clear();
+            return None;
         }
+        let was_healed = !self.heals.is_empty();
         while self
             .heals
             .front()
@@ -120,9 +123,9 @@ impl Fights {
         {
             self.heals.pop_front();
         }
-        if self.heals.is_empty() {
+        if was_healed && self.heals.is_empty() {
             // Left in peace since.
-            self.was_contested &= self.rival.is_none();
+            self.was_contested = false;
         }
         let same = self
             .rival
