@@ -11,6 +11,7 @@ use anyhow::{Context, Result, ensure};
 use drift_tests::{
     agent::{Agent, SOON, has_probes, is_built, tool},
     scene::{HEAL_AT_ONCE, Scene},
+    skip::skip,
     wait::until,
 };
 use rustix::fs::{IFlags, ioctl_getflags, ioctl_setflags, lgetxattr};
@@ -309,5 +310,115 @@ fn without_attributes(scene: &Scene) -> Result<()> {
     let warned = agent.errors().matches("does not have attributes").count();
     ensure!(warned == 1, "{warned}: {}", agent.errors());
     ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+/// A file system in the scene's tree, its mount gone with the value.
+struct Mounted(PathBuf);
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        // What stays mounted keeps the scene's folder from being removed, and that is seen.
+        let _status = std::process::Command::new("umount").arg(&self.0).status();
+    }
+}
+
+/// Each of these has all kinds of attributes; what a new inode gets of them, and what `statx` says of flags, is each file system's own code.
+#[test]
+fn attributes_are_put_back_on_every_file_system_that_has_them() -> Result<()> {
+    const NAME: &str = "attributes_are_put_back_on_every_file_system_that_has_them";
+    if !is_built(NAME) {
+        return Ok(());
+    }
+    for kind in ["tmpfs", "ext4", "xfs", "btrfs", "overlay"] {
+        let scene = Scene::new()?;
+        let tree = scene.tree().display().to_string();
+        let image = scene.root().join("image");
+        let below = scene.elsewhere().display().to_string();
+        let mut mounts = Vec::new();
+        match kind {
+            "tmpfs" => {
+                tool("mount", &["-t", "tmpfs", "none", &tree])?;
+            }
+            "overlay" => {
+                tool("mount", &["-t", "tmpfs", "none", &below])?;
+                mounts.push(Mounted(scene.elsewhere()));
+                for layer in ["lower", "upper", "work"] {
+                    fs::create_dir(scene.elsewhere().join(layer))?;
+                }
+                let layers =
+                    format!("lowerdir={below}/lower,upperdir={below}/upper,workdir={below}/work");
+                tool("mount", &["-t", "overlay", "none", "-o", &layers, &tree])?;
+            }
+            _ => {
+                let mkfs = format!("mkfs.{kind}");
+                // The smallest that xfs makes.
+                File::create(&image)?.set_len(320 << 20)?;
+                let made = std::process::Command::new(&mkfs)
+                    .arg("-q")
+                    .arg(&image)
+                    .output();
+                if !made.is_ok_and(|made| made.status.success()) {
+                    skip(NAME, &format!("{kind}: {mkfs} is not there"));
+                    continue;
+                }
+                tool(
+                    "mount",
+                    &["-o", "loop", &image.display().to_string(), &tree],
+                )?;
+            }
+        }
+        mounts.insert(0, Mounted(scene.tree()));
+        put_back(&scene).with_context(|| kind.to_owned())?;
+        drop(mounts);
+    }
+    Ok(())
+}
+
+fn put_back(scene: &Scene) -> Result<()> {
+    scene.declare_spec("1.0.0", HEAL_AT_ONCE, ALL)?;
+    let (app, fixed) = (scene.at("app.conf"), scene.at("fixed.conf"));
+    let _flagged = Flagged(vec![fixed.clone()]);
+    fs::write(&app, "other")?;
+    let agent = Agent::start(scene, &["--sensor", "scan", "--scan-interval", "100ms"])?;
+    for path in [&app, &fixed, &scene.at("d"), &scene.at("link")] {
+        agent.event(0, "config.drift.healed", path)?;
+    }
+    let list = get(&app, "system.posix_acl_access")?;
+    ensure!(flags(&fixed)? == IFlags::IMMUTABLE);
+    // In place, and by replacement.
+    for drift in [false, true] {
+        let mark = agent.mark();
+        rustix::fs::removexattr(&app, "system.posix_acl_access")?;
+        rustix::fs::removexattr(&app, "security.capability")?;
+        rustix::fs::removexattr(&app, "user.origin")?;
+        ioctl_setflags(File::open(&fixed)?, IFlags::empty())?;
+        if drift {
+            fs::write(&app, "other")?;
+            fs::write(&fixed, "other")?;
+        }
+        for path in [&app, &fixed] {
+            agent.event(mark, "config.drift.healed", path)?;
+        }
+        until(SOON, || {
+            ensure!(fs::read(&app)? == b"declared\n" && fs::read(&fixed)? == b"declared\n");
+            ensure!(get(&app, "system.posix_acl_access")? == list);
+            ensure!(get(&app, "user.origin")? == b"web");
+            ensure!(get(&app, "security.capability")?.len() == 20);
+            ensure!(flags(&fixed)? == IFlags::IMMUTABLE);
+            Ok(())
+        })
+        .with_context(|| agent.all())?;
+    }
+    ensure!(agent.stop()?.success());
+    let check = std::process::Command::new(drift_tests::agent::program())
+        .args(["check", "--policies"])
+        .arg(scene.policies())
+        .output()?;
+    ensure!(
+        check.status.success(),
+        "{}",
+        String::from_utf8_lossy(&check.stdout)
+    );
     Ok(())
 }

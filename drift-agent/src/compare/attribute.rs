@@ -86,3 +86,6 @@ pub fn out_of_reach(declared: &Declared, observed: &Observed) -> bool {
     let mut verdicts = verdicts(declared, observed).map(|(_, verdict)| verdict);
     verdicts.all(|verdict| matches!(verdict, Verdict::Same | Verdict::Unsupported))
 }
+
+#[cfg(test)]
+mod tests;
