@@ -5,6 +5,7 @@
 //! outcome rests on (its [`Basis`]), and [`Changes`] when that is no longer so.
 
 mod accounts;
+mod attribute;
 mod basis;
 mod changed;
 mod content;
@@ -12,10 +13,11 @@ mod folder;
 mod rejected;
 mod resolve;
 
+pub use attribute::{Attribute, Attributes, Expect};
 pub use basis::{Basis, Sources};
 pub use changed::Changes;
 pub use drift_common::policy::{
-    Backoff, Compare, Fight, FinalNewline, Globs, Guard, MassDrift, Mode, Position, Redact,
+    Backoff, Compare, Fight, FinalNewline, Flags, Globs, Guard, MassDrift, Mode, Position, Redact,
     Severity, without_final_newline,
 };
 pub use rejected::Rejected;
@@ -53,6 +55,7 @@ pub struct Declared {
     pub mode: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
+    pub attributes: Attributes,
     /// What to do when it drifts.
     pub on_drift: Mode,
     pub severity: Severity,

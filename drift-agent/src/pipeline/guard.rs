@@ -9,9 +9,8 @@ use std::{
 use log::warn;
 
 use crate::{
-    compare::Drift,
     declare::{ActivePolicy, MassDrift, Mode, Snapshot},
-    heal::{Action, Budget, Mass, MassVerdict, Verdict, healable, plan},
+    heal::{Action, Budget, Mass, MassVerdict, Verdict, plan},
     report::{Cause, Event, Outcome},
     store::{Spent, StoreError},
 };
@@ -147,15 +146,17 @@ impl Pipeline {
     }
 
     /// A path was looked at: it may be the last of its policy that the first look waits for.
-    pub(super) fn counted(&mut self, index: usize, drifts: &[Drift]) -> Result<(), PipelineError> {
-        if std::mem::replace(&mut self.paths[index].counted, true) {
+    pub(super) fn counted(&mut self, index: usize) -> Result<(), PipelineError> {
+        let state = &mut self.paths[index];
+        if std::mem::replace(&mut state.counted, true) {
             return Ok(());
         }
         let file = &self.snapshot.files[index];
         if file.on_drift != Mode::Heal {
             return Ok(());
         }
-        let drifted = !healable(file, drifts).is_empty();
+        let drift = state.drift.as_ref();
+        let drifted = drift.is_some_and(|drift| !drift.healable(file).is_empty());
         let place = self.policy_of(index);
         let Some(brake) = self.policy_brakes.get_mut(place) else {
             return Ok(());
@@ -185,7 +186,7 @@ impl Pipeline {
         let Some(drift) = &self.paths[index].drift else {
             return Ok(());
         };
-        let drifts = healable(&self.snapshot.files[index], &drift.drifts);
+        let drifts = drift.healable(&self.snapshot.files[index]);
         if drifts.is_empty() {
             return Ok(()); // reported, and that is all that is wanted
         }

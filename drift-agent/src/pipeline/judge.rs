@@ -124,7 +124,7 @@ impl Pipeline {
         state.overtaken = 0;
         let first_look = !state.looked;
         self.verdict(index, &why, &drifts, looked)?;
-        self.counted(index, &drifts)?;
+        self.counted(index)?;
         self.after_look(index, now);
         if let Some(first) = self.first.as_mut().filter(|_| first_look) {
             *first = first.saturating_sub(1);
@@ -172,7 +172,7 @@ impl Pipeline {
                 None => Ok(()),
             };
         }
-        let print = Fingerprint::new(drifts, &looked.observed);
+        let print = Fingerprint::new(&self.snapshot.files[index], drifts, &looked.observed);
         let known = state
             .drift
             .as_ref()
@@ -262,7 +262,8 @@ impl Pipeline {
         let file = std::sync::Arc::clone(&self.snapshot.files[index]);
         let drifts = compare::differences(&file, &looked.observed);
         // What nobody wants to be put back may stay.
-        let is_healed = healable(&file, &drifts).is_empty();
+        let out_of_reach = compare::attribute::out_of_reach(&file, &looked.observed);
+        let is_healed = healable(&file, &drifts, out_of_reach).is_empty();
         let state = &mut self.paths[index];
         state.busy = None;
         state.stat = looked.observed.stat;
@@ -295,7 +296,7 @@ impl Pipeline {
                 );
                 Some(record)
             }
-            Ok(_) if drift.diverges(&drifts, &looked.observed) => self.failed(
+            Ok(_) if drift.diverges(&file, &drifts, &looked.observed) => self.failed(
                 index,
                 &drift,
                 "does-not-converge",
@@ -321,13 +322,13 @@ impl Pipeline {
         }
         let state = &mut self.paths[index];
         if is_healed && !drifts.is_empty() {
-            drift.print = Fingerprint::new(&drifts, &looked.observed);
+            drift.print = Fingerprint::new(&file, &drifts, &looked.observed);
             drift.drifts = drifts;
             drift.failures = 0;
             state.drift = Some(drift);
         } else if !drifts.is_empty() {
             drift.failures += 1;
-            drift.print = Fingerprint::new(&drifts, &looked.observed);
+            drift.print = Fingerprint::new(&file, &drifts, &looked.observed);
             drift.drifts = drifts;
             let is_stuck = drift.is_stuck();
             let retry = FIRST_RETRY
@@ -390,6 +391,7 @@ fn is_other(before: Option<&Stat>, now: Option<&Stat>) -> bool {
             stat.mode,
             stat.uid,
             stat.gid,
+            stat.flags,
             stat.ino,
             stat.dev,
         )

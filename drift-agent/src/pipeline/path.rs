@@ -5,9 +5,10 @@ use std::time::Instant;
 use drift_common::abi::Kind;
 
 use crate::{
-    compare::Drift,
-    heal::{Brake, Fights, Rival},
-    observe::{Decoded, Found, Observed, Settle, Stat},
+    compare::{Drift, attribute},
+    declare::{Declared, Flags},
+    heal::{self, Brake, Fights, Rival},
+    observe::{Decoded, Found, Observed, Reading, Settle, Stat},
     report::{Cause, FileType},
 };
 
@@ -145,9 +146,14 @@ pub struct Ongoing {
 const MOST_DIVERGED: u32 = 2;
 
 impl Ongoing {
+    /// What of it the policy wants to be put back.
+    pub fn healable(&self, declared: &Declared) -> Vec<Drift> {
+        heal::healable(declared, &self.drifts, self.print.out_of_reach())
+    }
+
     /// A heal was written, and this was read: whether that is no use, as it was the time before.
-    pub fn diverges(&mut self, drifts: &[Drift], observed: &Observed) -> bool {
-        let print = Fingerprint::new(drifts, observed);
+    pub fn diverges(&mut self, declared: &Declared, drifts: &[Drift], observed: &Observed) -> bool {
+        let print = Fingerprint::new(declared, drifts, observed);
         let times = match self.stuck.take() {
             Some((before, times)) if before == print => times.saturating_add(1),
             _ => 1,
@@ -172,6 +178,9 @@ pub struct Fingerprint {
     mode: Option<u32>,
     owner: Option<(u32, u32)>,
     size: Option<u64>,
+    flags: Option<Flags>,
+    attributes: Vec<Reading>,
+    out_of_reach: bool,
 }
 
 impl Fingerprint {
@@ -180,7 +189,12 @@ impl Fingerprint {
         &self.found
     }
 
-    pub fn new(drifts: &[Drift], observed: &Observed) -> Fingerprint {
+    /// Whether what differs in its attributes is what its file system does not have.
+    pub fn out_of_reach(&self) -> bool {
+        self.out_of_reach
+    }
+
+    pub fn new(declared: &Declared, drifts: &[Drift], observed: &Observed) -> Fingerprint {
         let stat = observed.stat.as_ref();
         Fingerprint {
             drifts: drifts.to_vec(),
@@ -192,6 +206,9 @@ impl Fingerprint {
             size: stat
                 .filter(|stat| stat.file_type == FileType::File)
                 .map(|stat| stat.size),
+            flags: stat.and_then(|stat| stat.flags),
+            attributes: observed.attributes.clone(),
+            out_of_reach: attribute::out_of_reach(declared, observed),
         }
     }
 }
@@ -226,7 +243,7 @@ mod tests {
     use drift_common::abi::{Event, Key};
 
     use super::*;
-    use crate::observe::Known;
+    use crate::{declare::sample, observe::Known};
 
     fn heard(tgid: u32, certain: bool) -> Why {
         heard_of(Kind::Close, tgid, certain)
@@ -314,12 +331,14 @@ mod tests {
             found: Found::File(Some(blake3::hash(content))),
             body: None,
             stat: None,
+            attributes: Default::default(),
             known: Known::default(),
             writers: 0,
         };
         let drifts = [Drift::Content];
+        let declared = sample::declared("/etc/a", sample::file(b"0"));
         let mut ongoing = Ongoing {
-            print: Fingerprint::new(&drifts, &observed(b"1")),
+            print: Fingerprint::new(&declared, &drifts, &observed(b"1")),
             drifts: drifts.to_vec(),
             cause: Cause::Kernel,
             detected: Instant::now(),
@@ -330,15 +349,18 @@ mod tests {
             rival: Rival::new(None),
             readers: Vec::new(),
         };
-        assert!(!ongoing.diverges(&drifts, &observed(b"1")));
-        assert!(!ongoing.diverges(&drifts, &observed(b"2")), "another thing");
+        assert!(!ongoing.diverges(&declared, &drifts, &observed(b"1")));
+        assert!(
+            !ongoing.diverges(&declared, &drifts, &observed(b"2")),
+            "another thing"
+        );
         assert!(!ongoing.is_stuck());
-        assert!(ongoing.diverges(&drifts, &observed(b"2")));
+        assert!(ongoing.diverges(&declared, &drifts, &observed(b"2")));
         assert!(
             !ongoing.is_stuck(),
             "what stands there now is another thing"
         );
-        ongoing.print = Fingerprint::new(&drifts, &observed(b"2"));
+        ongoing.print = Fingerprint::new(&declared, &drifts, &observed(b"2"));
         assert!(ongoing.is_stuck());
     }
 }
