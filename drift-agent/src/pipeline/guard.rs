@@ -224,17 +224,33 @@ impl Pipeline {
             .as_ref()
             .map_or(Cause::Scan, |drift| drift.cause);
         state.busy = Some(Why::without_doorbell(cause, ""));
-        // What a new version changes is no drift.
-        if cause != Cause::Policy {
+        if !self.is_activation(place, cause) {
             self.policy_brakes[place].budget.spend(now);
         }
         self.timers.clear(Timer::Path(index));
         self.urgent.push_front(Job::Heal(index, action));
     }
 
+    /// What a new version changes is no drift, be it that the policy has changed now, or before this start.
+    fn is_activation(&self, place: usize, cause: Cause) -> bool {
+        match cause {
+            Cause::Policy => true,
+            Cause::Start => self.policy_brakes[place].activating,
+            Cause::Kernel | Cause::Scan => false,
+        }
+    }
+
+    /// Whether an earlier run had this version of the path's policy in force: only then do its brakes still hold.
+    pub(super) fn was_active(&self, index: usize) -> bool {
+        let policy = &self.snapshot.files[index].policy;
+        self.before.active.get(&policy.name) == Some(&policy.version)
+    }
+
     /// What holds a path back now.
     fn held(&mut self, index: usize, place: usize, now: Instant) -> Option<Held> {
         let guard = &self.snapshot.files[index].policy.guard;
+        let cause = self.paths[index].drift.as_ref()?.cause;
+        let is_activation = self.is_activation(place, cause);
         let state = &mut self.paths[index];
         let drift = state.drift.as_ref()?;
         if drift.is_stuck() {
@@ -244,7 +260,7 @@ impl Pipeline {
                 until: None,
             });
         }
-        if drift.cause == Cause::Policy {
+        if is_activation {
             return None;
         }
         let before = state.fights.until();
@@ -381,10 +397,12 @@ impl Pipeline {
 
     /// A heal was tried. `written`: the drift that it has put back, or would have if nobody had come in between.
     pub(super) fn braked(&mut self, index: usize, written: Option<&Ongoing>, now: Instant) {
+        let place = self.policy_of(index);
+        let is_activation = written.is_some_and(|drift| self.is_activation(place, drift.cause));
         let guard = &self.snapshot.files[index].policy.guard;
         let state = &mut self.paths[index];
         state.brake.tried(now, &guard.backoff);
-        if let Some(drift) = written.filter(|drift| drift.cause != Cause::Policy) {
+        if let Some(drift) = written.filter(|_| !is_activation) {
             state.fights.healed(guard.fight.as_ref(), &drift.rival, now);
         }
         let contested = state.fights.until();

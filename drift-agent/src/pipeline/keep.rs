@@ -75,7 +75,8 @@ impl Pipeline {
         match self.store.state().brakes(wall, longest, is_declared) {
             Ok(brakes) => {
                 for (path, held) in brakes {
-                    let Ok(index) = find(&path) else {
+                    let Some(index) = find(&path).ok().filter(|index| self.was_active(*index))
+                    else {
                         continue;
                     };
                     let state = &mut self.paths[index];
