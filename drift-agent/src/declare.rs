@@ -17,8 +17,8 @@ pub use attribute::{Attribute, Attributes, Expect};
 pub use basis::{Basis, Sources};
 pub use changed::Changes;
 pub use drift_common::policy::{
-    Backoff, Compare, Fight, FinalNewline, Flags, Globs, Guard, MassDrift, Mode, Position, Redact,
-    Severity, without_final_newline,
+    Backoff, Compare, Fight, FinalNewline, Flags, Globs, Guard, HardLinks, MassDrift, Mode,
+    Position, Redact, Severity, without_final_newline,
 };
 pub use rejected::Rejected;
 
@@ -103,6 +103,7 @@ pub struct Content {
     pub body: Option<blake3::Hash>,
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: u64,
+    pub hard_links: HardLinks,
     pub compare: Compare,
     pub redact: Redact,
 }
@@ -116,6 +117,7 @@ impl Content {
             bytes,
             body: None,
             max_size: MAX_SIZE,
+            hard_links: HardLinks::default(),
             compare: Compare::Exact,
             redact: Redact::default(),
         }

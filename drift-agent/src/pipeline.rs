@@ -16,7 +16,9 @@ mod path;
 mod timers;
 mod work;
 
-pub(crate) use describe::{declared as declared_side, detail, observed as observed_side};
+pub(crate) use describe::{
+    also_declared, declared as declared_side, detail, observed as observed_side,
+};
 pub use work::remove_leftovers;
 
 use std::{

@@ -41,23 +41,23 @@ fn get(path: &Path, name: &str) -> Result<Vec<u8>> {
 }
 
 const ALL: &str = r#"files:
-    - path: TREE/app.conf
+    - path: TREE/labelled.conf
       content: {inline: "declared\n"}
       mode: "0640"
       acl: "user::rw-,user:1000:r--,group::r--,mask::r--,other::---"
       xattrs: {user.origin: web, user.gone: {absent: true}}
       selinux: system_u:object_r:etc_t:s0
       capabilities: cap_net_raw=ep
-    - path: TREE/fixed.conf
+    - path: TREE/flagged.conf
       content: {inline: "declared\n"}
       flags: [immutable]
   directories:
-    - path: TREE/d
+    - path: TREE/listed.d
       defaultAcl: ["user::rwx", "group::r-x", "other::---"]
       xattrs: {user.k: v}
   symlinks:
-    - path: TREE/link
-      target: app.conf
+    - path: TREE/alias.conf
+      target: labelled.conf
       xattrs: {trusted.k: v}
 "#;
 
@@ -69,9 +69,10 @@ fn every_way_to_change_an_attribute_is_seen_attributed_and_healed() -> Result<()
     }
     let scene = Scene::new()?;
     scene.declare_spec("1.0.0", HEAL_AT_ONCE, ALL)?;
-    let _flagged = Flagged(vec![scene.at("fixed.conf")]);
+    let _flagged = Flagged(vec![scene.at("flagged.conf")]);
     let agent = Agent::start(&scene, &[])?;
-    let [app, fixed, d, link] = ["app.conf", "fixed.conf", "d", "link"].map(|name| scene.at(name));
+    let [app, fixed, d, link] =
+        ["labelled.conf", "flagged.conf", "listed.d", "alias.conf"].map(|name| scene.at(name));
     for path in [&app, &fixed, &d, &link] {
         agent.event(0, "config.drift.healed", path)?;
     }
@@ -222,9 +223,9 @@ fn the_scan_finds_them_without_probes_and_check_says_the_same() -> Result<()> {
     }
     let scene = Scene::new()?;
     scene.declare_spec("1.0.0", HEAL_AT_ONCE, ALL)?;
-    let _flagged = Flagged(vec![scene.at("fixed.conf")]);
+    let _flagged = Flagged(vec![scene.at("flagged.conf")]);
     let agent = Agent::start(&scene, &["--sensor", "scan", "--scan-interval", "100ms"])?;
-    let (app, fixed) = (scene.at("app.conf"), scene.at("fixed.conf"));
+    let (app, fixed) = (scene.at("labelled.conf"), scene.at("flagged.conf"));
     for path in [&app, &fixed] {
         agent.event(0, "config.drift.healed", path)?;
     }
@@ -377,11 +378,11 @@ fn attributes_are_put_back_on_every_file_system_that_has_them() -> Result<()> {
 
 fn put_back(scene: &Scene) -> Result<()> {
     scene.declare_spec("1.0.0", HEAL_AT_ONCE, ALL)?;
-    let (app, fixed) = (scene.at("app.conf"), scene.at("fixed.conf"));
+    let (app, fixed) = (scene.at("labelled.conf"), scene.at("flagged.conf"));
     let _flagged = Flagged(vec![fixed.clone()]);
     fs::write(&app, "other")?;
     let agent = Agent::start(scene, &["--sensor", "scan", "--scan-interval", "100ms"])?;
-    for path in [&app, &fixed, &scene.at("d"), &scene.at("link")] {
+    for path in [&app, &fixed, &scene.at("listed.d"), &scene.at("alias.conf")] {
         agent.event(0, "config.drift.healed", path)?;
     }
     let list = get(&app, "system.posix_acl_access")?;

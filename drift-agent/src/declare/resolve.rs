@@ -129,6 +129,7 @@ impl<'a> Resolve<'a> {
             redact,
             max_size,
             final_newline,
+            hard_links,
             compare,
             after_heal: _,
         } = file;
@@ -164,6 +165,7 @@ impl<'a> Resolve<'a> {
             digest,
             body,
             max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
+            hard_links: *hard_links,
             compare: compare.value.clone(),
             redact: *redact,
         });

@@ -1,6 +1,6 @@
 //! A look or a heal has come back: compare, plan, guard, and say what came of it.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use drift_common::abi::Kind;
 
@@ -8,7 +8,7 @@ use crate::{
     compare::{self, Drift},
     declare::Mode,
     heal::{HealError, Healed, Rival, healable},
-    observe::{Stat, VANISHED},
+    observe::{Observed, Stat, VANISHED},
     report::{Event, FileType, Outcome, Record},
 };
 
@@ -110,6 +110,15 @@ impl Pipeline {
             return Ok(());
         }
         if let Some(at) = coming_back(&drifts, &why, now) {
+            state.why.get_or_insert(why);
+            self.timers.set_no_later(Timer::Path(index), at);
+            return Ok(());
+        }
+        if state.drift.is_none()
+            && let Some(at) = just_linked(&drifts, state.stat.as_ref(), &looked.observed, now)
+        {
+            // Another declared path may be the same file: both are to be told with the other.
+            state.stat = looked.observed.stat;
             state.why.get_or_insert(why);
             self.timers.set_no_later(Timer::Path(index), at);
             return Ok(());
@@ -216,6 +225,9 @@ impl Pipeline {
             }
             let declared = &self.snapshot.files[index];
             notes.extend(describe::detail(declared, &looked.observed));
+            if drifts.contains(&Drift::Hardlinked) {
+                notes.extend(self.same_inode(index));
+            }
             if declared.on_drift == Mode::Observe {
                 notes.push("watching only".to_owned());
             }
@@ -223,6 +235,19 @@ impl Pipeline {
             self.reporter.report(&record)?;
         }
         self.decide(index)
+    }
+
+    /// The other declared paths that are known to be the same file.
+    fn same_inode(&self, index: usize) -> Option<String> {
+        let inode = |stat: &Stat| (stat.ino, stat.dev);
+        let own = self.paths[index].stat.as_ref().map(inode)?;
+        let others = self.paths.iter().zip(&self.snapshot.files).enumerate();
+        let others = others
+            .filter(|(other, (state, _))| {
+                *other != index && state.stat.as_ref().map(inode) == Some(own)
+            })
+            .map(|(_, (_, file))| &file.path);
+        describe::also_declared(others)
     }
 
     fn resolved(&mut self, index: usize, why: &Why, looked: &Looked) -> Result<(), PipelineError> {
@@ -380,6 +405,30 @@ fn coming_back(drifts: &[Drift], why: &Why, now: Instant) -> Option<Instant> {
     }
     let age = Duration::from_nanos(boot_ns().saturating_sub(heard.event.time_ns));
     let rest = VANISHED.checked_sub(age).filter(|rest| !rest.is_zero())?;
+    Some(now + rest)
+}
+
+/// Who replaces a file may give the old one a second name for a moment, to keep it: told is one that stays. `before`: as it was last seen; what was never seen is
+/// looked at once more too, when the other declared paths have been seen.
+fn just_linked(
+    drifts: &[Drift],
+    before: Option<&Stat>,
+    observed: &Observed,
+    now: Instant,
+) -> Option<Instant> {
+    const STAYS: Duration = Duration::from_secs(1);
+    if drifts != [Drift::Hardlinked] {
+        return None;
+    }
+    if before.is_none() {
+        return Some(now + STAYS);
+    }
+    let (seconds, nanoseconds) = observed.stat.as_ref()?.times.ctime;
+    let seconds = u64::try_from(seconds).ok()?;
+    let changed = UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))?;
+    // A clock that was set back makes it the future: it is told.
+    let age = SystemTime::now().duration_since(changed).ok()?;
+    let rest = STAYS.checked_sub(age).filter(|rest| !rest.is_zero())?;
     Some(now + rest)
 }
 

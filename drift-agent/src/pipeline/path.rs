@@ -178,6 +178,8 @@ pub struct Fingerprint {
     mode: Option<u32>,
     owner: Option<(u32, u32)>,
     size: Option<u64>,
+    /// Where it may have no other name.
+    links: Option<u32>,
     flags: Option<Flags>,
     attributes: Vec<Reading>,
     out_of_reach: bool,
@@ -206,6 +208,9 @@ impl Fingerprint {
             size: stat
                 .filter(|stat| stat.file_type == FileType::File)
                 .map(|stat| stat.size),
+            links: stat
+                .filter(|_| drifts.contains(&Drift::Hardlinked))
+                .map(|stat| stat.links),
             flags: stat.and_then(|stat| stat.flags),
             attributes: observed.attributes.clone(),
             out_of_reach: attribute::out_of_reach(declared, observed),

@@ -14,8 +14,8 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    Compare, Content, Document, FileSpec, FinalNewline, Guard, Policy, PolicyVersion, Principal,
-    Redact, Severity, parse::API_VERSION, tree,
+    Compare, Content, Document, FileSpec, FinalNewline, Guard, HardLinks, Policy, PolicyVersion,
+    Principal, Redact, Severity, parse::API_VERSION, tree,
 };
 use crate::escape;
 
@@ -135,6 +135,7 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
         redact,
         max_size,
         final_newline,
+        hard_links,
         compare,
         after_heal,
     } = file;
@@ -184,6 +185,9 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
     }
     if *final_newline != FinalNewline::default() {
         writeln!(f, "      finalNewline: {}", final_newline.name())?;
+    }
+    if *hard_links != HardLinks::default() {
+        writeln!(f, "      hardLinks: {}", hard_links.name())?;
     }
     if compare.value != Compare::Exact {
         writeln!(f, "      compare: {}", flow::compare(&compare.value))?;

@@ -4,7 +4,7 @@
 use super::{
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
-    expect::{FinalNewline, Redact, Severity},
+    expect::{FinalNewline, HardLinks, Redact, Severity},
     guard::{MassDrift, Mode},
     reload::Signal,
     version::OnUnexpected,
@@ -297,6 +297,11 @@ pub(crate) static FILE: Shape = Shape {
             "finalNewline",
             words!(FinalNewline),
             "Whether one line end more or less at the end is a difference.",
+        ),
+        may(
+            "hardLinks",
+            words!(HardLinks),
+            "Whether the file may have other names.",
         ),
         may(
             "compare",
