@@ -271,7 +271,7 @@ impl Pipeline {
                 heals => format!(
                     "healed {heals} times in {} against {}",
                     time(contested.within),
-                    drift.rival
+                    contested.rival
                 ),
             };
             let until = state.fights.until();
