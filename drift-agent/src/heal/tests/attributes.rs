@@ -238,6 +238,41 @@ fn an_immutable_file_whose_flag_is_declared_is_put_back_whatever_has_drifted() {
 }
 
 #[test]
+fn what_has_lost_its_flag_for_a_heal_gets_it_back_where_it_still_is() {
+    let dir = Dir::new();
+    let (path, other) = (dir.at("f"), dir.at("other"));
+    let declared = all(&path);
+    // Under another name the old file stays as it was.
+    fs::write(&path, "y").unwrap();
+    fs::hard_link(&path, &other).unwrap();
+    chattr(&path, IMMUTABLE);
+    assert_eq!(heal(&declared).unwrap(), []);
+    as_declared(&path);
+    assert_eq!(
+        (flags(&other), fs::read(&other).unwrap()),
+        (IMMUTABLE, b"y".to_vec())
+    );
+    // A heal that fails gives it back: a directory that is not empty.
+    let path = dir.at("d");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("precious"), "").unwrap();
+    chattr(&path, IMMUTABLE);
+    assert!(heal(&all(&path)).is_err());
+    assert_eq!(flags(&path), IMMUTABLE);
+    // Devices and FIFOs are replaced without being opened.
+    let path = dir.at("fifo");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(heal(&all(&path)).unwrap(), []);
+    as_declared(&path);
+}
+
+#[test]
 fn a_flag_that_nobody_declared_is_not_taken_away() {
     let dir = Dir::new();
     let path = dir.at("f");
