@@ -79,9 +79,8 @@ pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, Heal
     let stands = attribute::lift_named(&dir, &name, declared)?;
     let made = fill(&dir, &temporary, declared)
         .and_then(|made| named(&dir, &temporary, &name).map(|()| made));
-    if let (Err(_), Some(stands)) = (&made, stands) {
-        // The first error is the one to tell; that they are not there is seen by the next look.
-        let _seen_later = attribute::put_flags(stands.as_fd(), declared);
+    if let Some(stands) = stands {
+        stands.give_back();
     }
     let made = tidied(made, &dir, &temporary)?;
     attribute::put_flags(made.as_fd(), declared)?;

@@ -63,9 +63,8 @@ pub fn replace(
         lifted = attribute::lift_named(&dir, &name, declared)?;
         put_in_place(&file, &dir, &temporary, &name, named)
     });
-    if let (Err(_), Some(stands)) = (&result, lifted) {
-        // The first error is the one to tell; that they are not there is seen by the next look.
-        let _seen_later = attribute::put_flags(stands.as_fd(), declared);
+    if let Some(lifted) = lifted {
+        lifted.give_back();
     }
     if result.is_err() {
         // The first error is the one to tell. What could not be removed is removed at the next heal, or at the next start.
