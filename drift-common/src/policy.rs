@@ -71,8 +71,8 @@ pub use render::render;
 pub use requirement::{Dependency, Environment, Variable};
 pub use schema::schema;
 pub use source::{MAX_FILE, Place, Position, Source, Spanned};
-pub use tree::MAX_NODES;
 pub use suggest::closest;
+pub use tree::MAX_NODES;
 pub use validate::{Lineage, validate};
 pub use version::{
     AbsentSpec, DirectorySpec, Exhaustive, FileSpec, OnUnexpected, PolicyVersion, Principal,

@@ -35,9 +35,9 @@ impl fmt::Display for Secret {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Closed => f.write_str("others may not read it"),
-            Self::Seen(Why::Key) => f.write_str("has a secret in it, by the name of its key"),
+            Self::Seen(Why::Key) => f.write_str("a key in it is called like a secret's"),
             Self::Seen(Why::Look | Why::Secret | Why::All) => {
-                f.write_str("has a secret in it, by its look")
+                f.write_str("something in it looks like a secret")
             }
         }
     }

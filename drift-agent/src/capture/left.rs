@@ -93,10 +93,9 @@ impl fmt::Display for Left {
                     FileType::Fifo => "a FIFO",
                     FileType::Socket => "a socket",
                     FileType::Block | FileType::Char => "a device",
-                    FileType::File
-                    | FileType::Directory
-                    | FileType::Symlink
-                    | FileType::Absent => "of an unknown type",
+                    FileType::File | FileType::Directory | FileType::Symlink | FileType::Absent => {
+                        "of an unknown type"
+                    }
                 };
                 write!(f, "{what}; files, links and directories can be declared")
             }
@@ -109,9 +108,7 @@ impl fmt::Display for Left {
                 "larger than the {} MiB a content may have",
                 MAX_CONTENT >> 20
             ),
-            Self::TooManyNames => {
-                f.write_str("has more names in it than a snapshot is made of")
-            }
+            Self::TooManyNames => f.write_str("has more names in it than a snapshot is made of"),
             Self::Unstable => f.write_str("changed each time it was read; try again when it rests"),
             Self::Gone => f.write_str("went away before it was read"),
             Self::Relocated => f.write_str("a link stands on the way to it by now"),

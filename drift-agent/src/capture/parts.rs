@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use drift_common::{
     policy::{
-        Document, Guard, MAX_FILE, MAX_NODES, Mode, Policy, PolicyVersion, Source, Spanned, is_name,
-        render,
+        Document, Guard, MAX_FILE, MAX_NODES, Mode, Policy, PolicyVersion, Source, Spanned,
+        is_name, render,
     },
     yaml::{Event, Events},
 };
@@ -155,7 +155,13 @@ impl Title {
             .version
             .to_string()
             .chars()
-            .map(|c| if c == '+' { '-' } else { c.to_ascii_lowercase() })
+            .map(|c| {
+                if c == '+' {
+                    '-'
+                } else {
+                    c.to_ascii_lowercase()
+                }
+            })
             .collect();
         let name = format!("{}-{number}", self.policy);
         if is_name(&name) {

@@ -139,7 +139,10 @@ fn remove_leftovers(place: &Path) {
         let is_left = File::open(&path)
             .is_ok_and(|folder| flock(folder, FlockOperation::NonBlockingLockExclusive).is_ok());
         if is_left && let Err(error) = fs::remove_dir_all(&path) {
-            log::warn!("{} is left over and cannot be removed: {error}", path.display());
+            log::warn!(
+                "{} is left over and cannot be removed: {error}",
+                path.display()
+            );
         }
     }
 }

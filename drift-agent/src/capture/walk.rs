@@ -10,8 +10,8 @@ use std::{
 };
 
 use drift_common::policy::{
-    Compare, Content, DirectorySpec, Exhaustive, FileSpec, FinalNewline, Globs, MAX_CONTENT, OnUnexpected,
-    Redact, Severity, Source, Spanned, SymlinkSpec,
+    Compare, Content, DirectorySpec, Exhaustive, FileSpec, FinalNewline, Globs, MAX_CONTENT,
+    OnUnexpected, Redact, Severity, Source, Spanned, SymlinkSpec,
 };
 
 use super::{Contents, Left, Secret};
@@ -63,6 +63,8 @@ pub struct Captured {
     pub left: Vec<(PathBuf, Left)>,
     /// What was passed by as asked for.
     pub ignored: usize,
+    /// Others may not read this: a directory above one of the paths is closed to them, or there are secrets.
+    pub private: bool,
     /// Contents that are not for everybody's eyes.
     pub secrets: Vec<(PathBuf, Secret)>,
     /// Files of which a blob was made.
@@ -82,7 +84,7 @@ struct Step {
     path: PathBuf,
     /// Of the directory it is in; `None`: it was asked for.
     dev: Option<(u32, u32)>,
-    /// A directory on the way is closed to others.
+    /// A directory that was asked for, or is in one, and that this is in, is closed to others.
     closed: bool,
     /// The path that was asked for, or the one beneath it that this is in.
     top: PathBuf,
@@ -146,21 +148,28 @@ pub fn walk(
         progress(done, walk.found.bytes);
     }
     walk.close();
+    walk.found.private =
+        !walk.found.secrets.is_empty() || wanted.paths.iter().any(|path| is_closed_above(path));
     Ok(walk.found)
 }
 
 /// A path that was asked for.
 fn first(path: &PathBuf) -> Step {
+    Step {
+        path: path.clone(),
+        dev: None,
+        closed: false,
+        top: path.clone(),
+    }
+}
+
+/// Whether a directory above `path` is closed to others. That alone makes no secret of what is there: whole homes are closed.
+fn is_closed_above(path: &Path) -> bool {
     let is_closed = |dir: &Path| {
         let mode = fs::metadata(dir).map_or(0, |metadata| metadata.permissions().mode());
         mode & 0o001 == 0
     };
-    Step {
-        path: path.clone(),
-        dev: None,
-        closed: path.ancestors().skip(1).any(is_closed),
-        top: path.clone(),
-    }
+    path.ancestors().skip(1).any(is_closed)
 }
 
 /// The device of a directory, whether it is closed to others, and the names in it.

@@ -93,13 +93,17 @@ mod tests {
     #[test]
     fn any_name_in_utf8_has_its_pattern() {
         for name in [
-            "a", "*", "?", "[", "]", "[a]", "{a,b}", "a\\", "\\*", "a\nb", "é", "!", "^", "-", "[!a]", ".#x", "a,b",
+            "a", "*", "?", "[", "]", "[a]", "{a,b}", "a\\", "\\*", "a\nb", "é", "!", "^", "-",
+            "[!a]", ".#x", "a,b",
         ] {
             let pattern = Globs::literal(OsStr::new(name)).expect(name);
             let globs = Globs::new(vec![pattern]).expect(name);
             assert!(globs.matches(OsStr::new(name)), "{name}");
             for other in ["x", "ab", "b", "\\", ""] {
-                assert!(name == other || !globs.matches(OsStr::new(other)), "{name} {other}");
+                assert!(
+                    name == other || !globs.matches(OsStr::new(other)),
+                    "{name} {other}"
+                );
             }
         }
         assert_eq!(Globs::literal(OsStr::from_bytes(b"\xff")), None);

@@ -48,9 +48,24 @@ const MOST_NAMES: usize = 1 << 20;
 /// File systems that hold no configuration, but what the kernel makes up when it is asked (proc, sysfs, cgroup 1 and 2, devpts, debugfs, tracefs,
 /// securityfs, bpf, pstore, efivarfs, binfmt_misc, configfs, mqueue, hugetlbfs, selinuxfs, nsfs, autofs).
 const VIRTUAL: [u32; 18] = [
-    0x9fa0, 0x6265_6572, 0x27_e0eb, 0x6367_7270, 0x1cd1, 0x6462_6720, 0x7472_6163, 0x7363_6673,
-    0xcafe_4a11, 0x6165_676c, 0xde5e_81e4, 0x4249_4e4d, 0x6265_6570, 0x1980_0202, 0x9584_58f6,
-    0xf97c_ff8c, 0x6e73_6673, 0x0187,
+    0x9fa0,
+    0x6265_6572,
+    0x27_e0eb,
+    0x6367_7270,
+    0x1cd1,
+    0x6462_6720,
+    0x7472_6163,
+    0x7363_6673,
+    0xcafe_4a11,
+    0x6165_676c,
+    0xde5e_81e4,
+    0x4249_4e4d,
+    0x6265_6570,
+    0x1980_0202,
+    0x9584_58f6,
+    0xf97c_ff8c,
+    0x6e73_6673,
+    0x0187,
 ];
 
 /// Reads what stands at `path`, a file with at most `most` bytes. Links are read, not followed.
@@ -187,7 +202,9 @@ mod tests {
         assert_eq!(look(&at("none")), Whole::Not(Found::Absent));
         assert_eq!(look(&at("way/a")), Whole::Not(Found::Relocated));
         assert_eq!(look(Path::new("/proc")), Whole::Virtual);
-        assert!(matches!(look(Path::new("/")), Whole::Directory(names) if names.contains(&"proc".into())));
+        assert!(
+            matches!(look(Path::new("/")), Whole::Directory(names) if names.contains(&"proc".into()))
+        );
         // A file whose size is not told.
         let status = format!("/proc/{}/status", std::process::id());
         assert_eq!(look(Path::new(&status)), Whole::TooLarge);

@@ -84,6 +84,9 @@ mod tests {
         );
         let key = "AAAAC3NzaC1lZDI1NTE5AAAAIGq83vEjRWeJCrze8SNFZ4kKvN7xI0VniQq83vEjRWeJ";
         check(&format!("ssh-ed25519 {key} me@here\n"), None);
-        check(&format!("ssh-ed25519 {key} ghp_0123456789abcdefghijABCDEFGHIJ012345\n"), Some(Why::Look));
+        check(
+            &format!("ssh-ed25519 {key} ghp_0123456789abcdefghijABCDEFGHIJ012345\n"),
+            Some(Why::Look),
+        );
     }
 }
