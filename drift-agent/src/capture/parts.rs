@@ -3,7 +3,7 @@
 //! Usually it is one file with one policy. What does not fit into one is a row of policies with a file each: a version is one document, and a
 //! document is in one file.
 
-use std::sync::Arc;
+use std::{ops::Add, sync::Arc};
 
 use drift_common::{
     policy::{
@@ -59,24 +59,46 @@ pub fn parts(entries: Vec<Entry>, title: &Title, at: &Arc<Source>) -> Vec<Part> 
 
 /// How many of the entries each file has.
 fn rooms(entries: &[Entry], title: &Title, at: &Arc<Source>) -> Vec<usize> {
+    if (HEAD + cost(version(entries.iter().cloned(), title, at))).fits() {
+        return vec![entries.len()];
+    }
+    let empty = cost(version([], title, at));
     let mut rooms = vec![0];
     let mut used = HEAD;
-    let empty = cost(version(None, title, at));
     for entry in entries {
-        let with = cost(version(Some(entry.clone()), title, at));
-        used.bytes += with.bytes - empty.bytes.min(with.bytes);
-        used.nodes += with.nodes - empty.nodes.min(with.nodes);
-        if used.bytes > MAX_FILE || used.nodes > MAX_NODES {
+        let with = cost(version([entry.clone()], title, at));
+        let alone = Cost {
+            // Where there is a file, ` []` is not.
+            bytes: with.bytes + " []".len() - empty.bytes,
+            nodes: with.nodes - empty.nodes,
+        };
+        used = used + alone;
+        if !used.fits() {
             rooms.push(0);
-            used = HEAD;
-            used.bytes += with.bytes;
-            used.nodes += with.nodes;
+            used = HEAD + alone;
         }
         if let Some(last) = rooms.last_mut() {
             *last += 1;
         }
     }
     rooms
+}
+
+impl Cost {
+    fn fits(self) -> bool {
+        self.bytes <= MAX_FILE && self.nodes <= MAX_NODES
+    }
+}
+
+impl Add for Cost {
+    type Output = Self;
+
+    fn add(self, other: Self) -> Self {
+        Self {
+            bytes: self.bytes + other.bytes,
+            nodes: self.nodes + other.nodes,
+        }
+    }
 }
 
 /// Counted as the reader of policies counts: keys, scalars, lists and mappings.
@@ -204,6 +226,12 @@ impl Title {
 
 #[cfg(test)]
 mod tests {
+    use std::path::{Path, PathBuf};
+
+    use drift_common::policy::{
+        Compare, Content, FileSpec, FinalNewline, Principal, Problems, Redact, Severity, parse,
+    };
+
     use super::*;
 
     #[test]
@@ -221,6 +249,87 @@ mod tests {
         check("", "snapshot");
         check("é", "snapshot");
         check(&"x".repeat(300), &"x".repeat(200));
+    }
+
+    fn file(path: String, text: &str, at: &Arc<Source>) -> Entry {
+        let spanned = |value| Spanned {
+            value,
+            at: at.start(),
+        };
+        Entry::File(FileSpec {
+            path: Spanned {
+                value: path.into(),
+                at: at.start(),
+            },
+            content: Spanned {
+                value: Content::Inline(text.into()),
+                at: at.start(),
+            },
+            mode: Some(0o644),
+            owner: Some(spanned(Principal::Name("root".to_owned()))),
+            group: Some(spanned(Principal::Id(7))),
+            on_drift: None,
+            severity: Severity::default(),
+            redact: Redact::default(),
+            max_size: None,
+            final_newline: FinalNewline::default(),
+            compare: Spanned {
+                value: Compare::Exact,
+                at: at.start(),
+            },
+            after_heal: Vec::new(),
+        })
+    }
+
+    /// The paths in each part, as the reader of policies sees them; it takes every one.
+    #[track_caller]
+    fn read(parts: &[Part]) -> Vec<Vec<PathBuf>> {
+        let mut all = Vec::new();
+        for part in parts {
+            let mut problems = Problems::default();
+            let name = Path::new("p.yaml").into();
+            let source = Source::new(name, part.text.clone().into_bytes()).unwrap();
+            let documents = parse(&source, &mut problems);
+            assert!(problems.is_empty(), "{}", problems.one_line());
+            let [Document::Policy(policy), Document::Version(version)] = &documents[..] else {
+                panic!("two documents");
+            };
+            assert_eq!(policy.name.value, part.title.policy);
+            assert_eq!(version.policy.value, part.title.policy);
+            all.push(
+                version
+                    .files
+                    .iter()
+                    .map(|file| file.path.value.clone())
+                    .collect(),
+            );
+        }
+        all
+    }
+
+    #[test]
+    fn what_is_too_much_for_one_file_is_a_row_of_them() {
+        let at = Source::new(Path::new("t").into(), Vec::new()).unwrap();
+        let title = Title {
+            policy: "web".to_owned(),
+            version: "1.0.0".parse().unwrap(),
+        };
+        let long = "\u{7f}".repeat(2000);
+        for (count, text, expected) in [
+            (0, "", 1),
+            (100, "a\nb\n", 1),
+            (1000, &*long, 4),
+            (30_000, "", 2),
+        ] {
+            let paths: Vec<String> = (0..count).map(|n| format!("/etc/{n:05}")).collect();
+            let entries = paths.iter().map(|path| file(path.clone(), text, &at));
+            let parts = parts(entries.collect(), &title, &at);
+            let names: Vec<&str> = parts.iter().map(|part| &*part.title.policy).collect();
+            assert_eq!(names, ["web", "web-2", "web-3"][..expected]);
+            let all: Vec<PathBuf> = read(&parts).concat();
+            let paths: Vec<PathBuf> = paths.into_iter().map(PathBuf::from).collect();
+            assert_eq!(all, paths);
+        }
     }
 
     #[test]
