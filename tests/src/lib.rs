@@ -2,6 +2,7 @@
 
 pub mod agent;
 pub mod collector;
+pub mod command;
 pub mod mutate;
 pub mod peer;
 pub mod report;

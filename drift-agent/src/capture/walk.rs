@@ -124,7 +124,7 @@ pub fn walk(
         found: Captured::default(),
         undeclared: BTreeMap::new(),
     };
-    let mut steps: Vec<Step> = wanted.paths.iter().rev().map(first).collect();
+    let mut steps: Vec<Step> = wanted.paths.iter().rev().map(|path| first(path)).collect();
     let mut done = 0;
     while let Some(step) = steps.pop() {
         let names = walk.step(&step)?;
@@ -154,12 +154,12 @@ pub fn walk(
 }
 
 /// A path that was asked for.
-fn first(path: &PathBuf) -> Step {
+fn first(path: &Path) -> Step {
     Step {
-        path: path.clone(),
+        path: path.to_owned(),
         dev: None,
         closed: false,
-        top: path.clone(),
+        top: path.to_owned(),
     }
 }
 

@@ -115,8 +115,8 @@ impl Snapshot {
         let (by_path, by_name) = ignore.into_iter().partition(|glob| glob.contains('/'));
         let wanted = Wanted {
             paths,
-            ignored_names: Globs::new(by_name).map_err(not_a_pattern)?,
-            ignored_paths: Globs::of_paths(by_path).map_err(not_a_pattern)?,
+            ignored_names: Globs::new(by_name).map_err(|why| not_a_pattern(&why))?,
+            ignored_paths: Globs::of_paths(by_path).map_err(|why| not_a_pattern(&why))?,
             exhaustive,
             one_file_system,
             policies: aim.policies()?,
@@ -188,7 +188,7 @@ fn shown(path: &Path) -> impl std::fmt::Display + '_ {
     escape::path(path)
 }
 
-fn not_a_pattern(why: String) -> anyhow::Error {
+fn not_a_pattern(why: &str) -> anyhow::Error {
     anyhow::anyhow!("a pattern of --ignore cannot be used: {why}")
 }
 
