@@ -140,7 +140,7 @@ fn what_cannot_be_declared_is_left_out_said_and_counted() -> Result<()> {
     let (status, out, err) = snapshot(&scene, &arguments)?;
     ensure!(status == 16, "{status} {out}{err}");
     for line in [
-        " left out           4   see below\n",
+        " left out           4   2 special, 1 target, 1 too-large\n",
         "/f[if]o: a FIFO; files, links and directories can be declared\n",
         "/socket: a socket; ",
         "/large: larger than the 16 MiB a content may have\n",
@@ -285,8 +285,14 @@ fn nothing_is_replaced_unasked_and_nothing_wrong_is_written() -> Result<()> {
     ];
     let (status, out, err) = snapshot(&scene, &next)?;
     ensure!(
-        status == 0 && out.starts_with("policy sub 1.1.0 (observe)"),
+        status == 0 && out.starts_with("policy sub 1.1.0 (observe)") && !out.contains("note:"),
         "{out}{err}"
+    );
+    fs::write(scene.at("sub/b.conf"), "c\n")?;
+    let (_, out, _) = snapshot(&scene, &next)?;
+    ensure!(
+        out.contains("note: sub 1.1.0 was another one before: "),
+        "{out}"
     );
     is_clean(&scene)
 }

@@ -148,6 +148,7 @@ impl Snapshot {
         }
         let snapshot = verified(&stage)?;
         notes.extend(aim.beside(&names, &parts)?);
+        notes.extend(aim.replaced(&names, &parts));
         let changed = changed(&host, &snapshot);
         let complete = changed.is_empty() && captured.left.iter().all(|(_, why)| why.is_meant());
         let summary = summary::Summary {
@@ -219,6 +220,7 @@ fn capture(
     let start = Instant::now();
     // Shown on a terminal alone, and only when it takes long.
     let progress = ProgressBar::with_draw_target(None, ProgressDrawTarget::hidden());
+    let mut is_long = false;
     let captured = capture::walk(
         host,
         wanted,
@@ -226,11 +228,14 @@ fn capture(
         contents,
         source,
         |paths, bytes| {
-            if progress.is_hidden() && start.elapsed() > LONG {
+            if !is_long && start.elapsed() > LONG {
+                is_long = true;
                 progress.set_draw_target(ProgressDrawTarget::stderr());
             }
-            progress.set_message(format!("{paths} paths, {}", HumanBytes(bytes)));
-            progress.tick();
+            if !progress.is_hidden() {
+                progress.set_message(format!("{paths} paths, {}", HumanBytes(bytes)));
+                progress.tick();
+            }
         },
     );
     progress.finish_and_clear();

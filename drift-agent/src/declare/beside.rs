@@ -26,7 +26,8 @@ pub enum Beside {
     TooMuch,
 }
 
-/// Whether `new` policy files (names in the folder, and what is in them) fit to the others in `folder`. Contents are not looked at.
+/// Whether `new` policy files (names in the folder, and what is in them), which are right by themselves, fit to the others in `folder`. Contents are
+/// not looked at.
 ///
 /// # Errors
 /// The folder cannot be read.
@@ -54,6 +55,9 @@ pub fn beside(folder: &Path, new: &[(OsString, &str)]) -> Result<Beside, Rejecte
     let added: usize = new.iter().map(|(_, text)| text.len()).sum();
     if sources.len() + new.len() > MAX_FILES || bytes + added > MAX_BYTES {
         return Ok(Beside::TooMuch);
+    }
+    if documents.is_empty() {
+        return Ok(Beside::Fits); // alone, they were found to be right
     }
     for (name, text) in new {
         let name: PathBuf = folder.join(name);

@@ -9,7 +9,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use super::{Beside, MAX_BYTES, MAX_FILES, Part, Stage, declare, shown};
+use drift_common::policy::{self, Document, Problems, Source};
+
+use super::{Beside, MAX_BYTES, MAX_FILES, Part, Stage, Title, declare, shown};
 
 /// The paths as the kernel spells them, without those that are beneath another, and what there is to say about that.
 pub(super) fn resolve(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<String>)> {
@@ -168,6 +170,30 @@ impl Aim {
             }
         }
         Ok(())
+    }
+
+    /// What there is to say where a version is replaced by another one under its number.
+    pub(super) fn replaced(&self, names: &[OsString], parts: &[Part]) -> Vec<String> {
+        let Aim::File { folder, .. } = self else {
+            return Vec::new();
+        };
+        let notes = names.iter().zip(parts).filter_map(|(name, part)| {
+            let path = folder.join(name);
+            let before = fs::read(&path).ok()?;
+            let source = Source::new(path.into(), before).ok()?;
+            let Title { policy, version } = &part.title;
+            let is_same = |document: &Document| {
+                matches!(document, Document::Version(before)
+                    if before.policy.value == *policy && before.version.value == *version)
+            };
+            let documents = policy::parse(&source, &mut Problems::default());
+            (source.text() != part.text && documents.iter().any(is_same)).then(|| {
+                format!(
+                    "{policy} {version} was another one before: an agent that has seen it refuses this under its number. --version gives another"
+                )
+            })
+        });
+        notes.collect()
     }
 
     /// Whether the policies fit to those that are there; what there is to say where that cannot be told.

@@ -1,6 +1,7 @@
 //! What a snapshot has done, for people.
 
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fmt,
     path::{Path, PathBuf},
@@ -10,7 +11,7 @@ use std::{
 use indicatif::HumanBytes;
 
 use super::{Captured, Title, aim::Aim, shown};
-use crate::capture::Entry;
+use crate::capture::{Entry, Left};
 
 /// Of what there may be thousands, so many are named.
 const NAMED: usize = 50;
@@ -133,7 +134,7 @@ impl Summary<'_> {
         let said = "other file systems begin there".to_owned();
         row("mount points", mounts.len(), said)?;
         row("ignored", *ignored, "as asked for".to_owned())?;
-        row("left out", left.len(), "see below".to_owned())?;
+        row("left out", left.len(), reasons(left))?;
         if self.kinds.all() == 0 {
             writeln!(f, " nothing to declare: the policy has no paths")?;
         }
@@ -191,6 +192,19 @@ impl Summary<'_> {
         }
         Ok(())
     }
+}
+
+/// How many there are of each reason.
+fn reasons(left: &[(PathBuf, Left)]) -> String {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for (_, why) in left {
+        *counts.entry(why.reason()).or_default() += 1;
+    }
+    let counts: Vec<String> = counts
+        .iter()
+        .map(|(reason, count)| format!("{count} {reason}"))
+        .collect();
+    counts.join(", ")
 }
 
 /// A heading and its items, the first of them.
