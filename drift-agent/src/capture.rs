@@ -4,12 +4,14 @@
 //! [`parts()`] makes policy files of that, each within the bounds of the language. A [`Stage`] holds them beside the place they are meant for until
 //! they are known to be right.
 
+mod attribute;
 mod content;
 mod left;
 mod parts;
 mod stage;
 mod walk;
 
+pub use attribute::{Alone, Why};
 pub use content::{Contents, Secret};
 pub use left::Left;
 pub use parts::{Part, Title, parts};

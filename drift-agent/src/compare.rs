@@ -1,11 +1,14 @@
 //! What differs between Declared and Observed. Pure: no I/O, no clock, not async.
 
+pub mod attribute;
 mod drift;
 mod file;
 pub mod structured;
 pub mod text;
 
 pub use drift::Drift;
+
+use self::attribute::Verdict;
 
 use crate::{
     declare::{Declared, Target},
@@ -44,7 +47,15 @@ pub fn differences(declared: &Declared, observed: &Observed) -> Vec<Drift> {
             drifts.push(Drift::Owner);
         }
     }
+    for (_, verdict) in attribute::verdicts(declared, observed) {
+        match verdict {
+            Verdict::Same => {}
+            Verdict::Other | Verdict::Unsupported => drifts.push(Drift::Xattr),
+            Verdict::Unknown(_) => drifts.push(Drift::Unreadable),
+        }
+    }
     drifts.sort_unstable();
+    drifts.dedup();
     drifts
 }
 

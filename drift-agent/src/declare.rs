@@ -5,6 +5,7 @@
 //! outcome rests on (its [`Basis`]), and [`Changes`] when that is no longer so.
 
 mod accounts;
+mod attribute;
 mod basis;
 mod beside;
 mod changed;
@@ -14,12 +15,14 @@ mod rejected;
 mod resolve;
 
 pub use accounts::Names;
+pub use attribute::{Attribute, Attributes, Expect};
 pub use basis::{Basis, Sources};
 pub use beside::{Beside, beside};
 pub use changed::Changes;
 pub use content::MAX_CONTENTS;
 pub use drift_common::policy::{
-    Backoff, Compare, FinalNewline, Globs, Mode, Position, Redact, Severity, without_final_newline,
+    Backoff, Compare, FinalNewline, Flags, Globs, Mode, Position, Redact, Severity,
+    without_final_newline,
 };
 pub use folder::{MAX_BYTES, MAX_FILES};
 pub use rejected::Rejected;
@@ -57,6 +60,7 @@ pub struct Declared {
     pub mode: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
+    pub attributes: Attributes,
     /// What to do when it drifts.
     pub on_drift: Mode,
     pub severity: Severity,

@@ -6,6 +6,7 @@
 //!
 //! One task owns all state. Looking and healing block, so they run on a small pool of threads as [`work::Job`]s and come back as [`Wake::Done`].
 
+mod attribute;
 mod describe;
 mod drain;
 mod judge;

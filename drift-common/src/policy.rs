@@ -36,6 +36,7 @@
 //! * `metadata` may hold what Kubernetes adds to it, and `status` may be there; both are ignored, so that `kubectl get -o yaml` gives a
 //!   policy file, and so does its `kind: List`.
 
+mod attribute;
 mod compare;
 mod content;
 mod decode;
@@ -58,6 +59,10 @@ mod unsupported;
 mod validate;
 mod version;
 
+pub use attribute::{
+    ACCESS_ACL, Attributes, CAPABILITY, DEFAULT_ACL, Flags, MAX_VALUE, SELINUX, Wanted, acl::Acl,
+    capability::FileCapabilities,
+};
 pub use compare::{Absence, Compare, Equal, Format, Keys, Rules};
 pub use content::{Content, Encoding, MAX_CONTENT, Packed, Unpack};
 pub use digest::canonical;

@@ -229,7 +229,8 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use drift_common::policy::{
-        Compare, Content, FileSpec, FinalNewline, Principal, Problems, Redact, Severity, parse,
+        Attributes, Compare, Content, FileSpec, FinalNewline, Principal, Problems, Redact,
+        Severity, parse,
     };
 
     use super::*;
@@ -268,6 +269,7 @@ mod tests {
             mode: Some(0o644),
             owner: Some(spanned(Principal::Name("root".to_owned()))),
             group: Some(spanned(Principal::Id(7))),
+            attributes: Attributes::default(),
             on_drift: None,
             severity: Severity::default(),
             redact: Redact::default(),

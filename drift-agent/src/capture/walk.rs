@@ -10,11 +10,11 @@ use std::{
 };
 
 use drift_common::policy::{
-    Compare, Content, DirectorySpec, Exhaustive, FileSpec, FinalNewline, Globs, MAX_CONTENT,
-    OnUnexpected, Redact, Severity, Source, Spanned, SymlinkSpec,
+    Attributes, Compare, Content, DirectorySpec, Exhaustive, FileSpec, FinalNewline, Globs,
+    MAX_CONTENT, OnUnexpected, Redact, Severity, Source, Spanned, SymlinkSpec,
 };
 
-use super::{Contents, Left, Secret};
+use super::{Alone, Contents, Left, Secret, attribute};
 use crate::{
     declare::Names,
     observe::{Host, Stat, Taken, Whole, take},
@@ -67,6 +67,8 @@ pub struct Captured {
     pub private: bool,
     /// Contents that are not for everybody's eyes.
     pub secrets: Vec<(PathBuf, Secret)>,
+    /// Attributes that are there and not declared.
+    pub alone: Vec<(PathBuf, Alone)>,
     /// Files of which a blob was made.
     pub blobs: Vec<PathBuf>,
     /// Directories and files at which another file system begins.
@@ -195,7 +197,11 @@ impl Walk<'_> {
         if path.as_os_str().len() > LONGEST_PATH {
             return Ok(self.leave(path, Left::PathTooLong));
         }
-        let Taken { whole, stat } = take(self.host, path, MAX_CONTENT);
+        let Taken {
+            whole,
+            stat,
+            attributes,
+        } = take(self.host, path, MAX_CONTENT);
         let Some(stat) = stat else {
             return Ok(self.leave(path, Left::of(&whole, false)));
         };
@@ -205,19 +211,29 @@ impl Walk<'_> {
             }
             self.found.mounts.push(path.clone());
         }
+        let closed = *closed || stat.mode & 0o004 == 0 && stat.file_type != FileType::Symlink;
+        let (attributes, alone) =
+            attribute::attributes(&stat, attributes, closed, self.names, |who| {
+                self.spanned(who)
+            });
+        let is_declared = matches!(whole, Whole::File(_) | Whole::Directory(_) | Whole::Link(_));
+        if is_declared {
+            let alone = alone.into_iter().map(|alone| (path.to_owned(), alone));
+            self.found.alone.extend(alone);
+        }
         match whole {
             Whole::File(bytes) => {
-                let closed = *closed || stat.mode & 0o004 == 0;
-                self.file(path, &stat, &bytes, closed)?;
+                self.file(path, &stat, &bytes, closed, attributes)?;
                 *self.found.weights.entry(top.clone()).or_default() += bytes.len() as u64;
             }
             Whole::Link(target) => match target.to_str() {
-                Some(_) => self.link(path, &stat, target),
+                Some(_) => self.link(path, &stat, target, attributes),
                 None => return Ok(self.leave(path, Left::Target)),
             },
             Whole::Directory(names) => {
-                self.directory(path, &stat);
-                return Ok(Some((stat.dev, *closed || stat.mode & 0o001 == 0, names)));
+                self.directory(path, &stat, attributes);
+                let closed = step.closed || stat.mode & 0o001 == 0;
+                return Ok(Some((stat.dev, closed, names)));
             }
             other => {
                 let is_directory = stat.file_type == FileType::Directory;
@@ -256,7 +272,14 @@ impl Walk<'_> {
         Spanned { value, at }
     }
 
-    fn file(&mut self, path: &Path, stat: &Stat, bytes: &[u8], closed: bool) -> io::Result<()> {
+    fn file(
+        &mut self,
+        path: &Path,
+        stat: &Stat,
+        bytes: &[u8],
+        closed: bool,
+        attributes: Attributes,
+    ) -> io::Result<()> {
         let (content, secret) = self.contents.put(bytes, closed)?;
         self.found.bytes += bytes.len() as u64;
         if stat.links > 1 {
@@ -274,6 +297,7 @@ impl Walk<'_> {
             mode: Some(stat.mode),
             owner: Some(self.spanned(self.names.user(stat.uid))),
             group: Some(self.spanned(self.names.group(stat.gid))),
+            attributes,
             on_drift: None,
             severity: Severity::default(),
             redact: Redact::default(),
@@ -285,18 +309,19 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn link(&mut self, path: &Path, stat: &Stat, target: PathBuf) {
+    fn link(&mut self, path: &Path, stat: &Stat, target: PathBuf, attributes: Attributes) {
         self.found.entries.push(Entry::Link(SymlinkSpec {
             path: self.spanned(path.to_owned()),
             target,
             owner: Some(self.spanned(self.names.user(stat.uid))),
             group: Some(self.spanned(self.names.group(stat.gid))),
+            attributes,
             on_drift: None,
             severity: Severity::default(),
         }));
     }
 
-    fn directory(&mut self, path: &Path, stat: &Stat) {
+    fn directory(&mut self, path: &Path, stat: &Stat, attributes: Attributes) {
         if path == Path::new("/") {
             return; // it cannot be declared, and cannot be missing
         }
@@ -306,6 +331,7 @@ impl Walk<'_> {
             mode: Some(stat.mode),
             owner: Some(self.spanned(self.names.user(stat.uid))),
             group: Some(self.spanned(self.names.group(stat.gid))),
+            attributes,
             exhaustive,
             on_drift: None,
             severity: Severity::default(),

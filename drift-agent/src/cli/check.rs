@@ -199,6 +199,7 @@ const fn bit(drift: Drift) -> u8 {
         | Drift::Type
         | Drift::Mode
         | Drift::Owner
+        | Drift::Xattr
         | Drift::LinkTarget
         | Drift::Relocated => 4,
         Drift::Unreadable | Drift::Unstable => 16,

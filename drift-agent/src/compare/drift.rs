@@ -13,6 +13,8 @@ pub enum Drift {
     Type,
     Mode,
     Owner,
+    /// An extended attribute, an access list, a label, capabilities or flags.
+    Xattr,
     /// A symbolic link holds something else.
     LinkTarget,
     /// The declared path resolves elsewhere: a symlink stands in its way.
@@ -24,13 +26,14 @@ pub enum Drift {
 
 impl Drift {
     /// Every kind.
-    pub const ALL: [Drift; 10] = [
+    pub const ALL: [Drift; 11] = [
         Drift::Content,
         Drift::Missing,
         Drift::Unexpected,
         Drift::Type,
         Drift::Mode,
         Drift::Owner,
+        Drift::Xattr,
         Drift::LinkTarget,
         Drift::Relocated,
         Drift::Unreadable,
@@ -47,6 +50,7 @@ impl Drift {
             Drift::Type => "type",
             Drift::Mode => "mode",
             Drift::Owner => "owner",
+            Drift::Xattr => "xattr",
             Drift::LinkTarget => "link-target",
             Drift::Relocated => "relocated",
             Drift::Unreadable => "unreadable",

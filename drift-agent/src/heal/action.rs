@@ -7,10 +7,10 @@ use std::ffi::OsString;
 pub enum Action {
     /// Put a new file, link or directory as declared in place of whatever stands there.
     Replace,
-    /// What it is and holds is right: set owner and mode on what is there.
+    /// What it is and holds is right: set owner, mode and other attributes on what is there.
     Attributes,
     /// Remove what stands there.
     Remove,
-    /// Remove these names from the directory, and set its owner and mode.
+    /// Remove these names from the directory, and set its attributes.
     Clear(Vec<OsString>),
 }

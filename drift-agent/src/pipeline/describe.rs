@@ -15,7 +15,7 @@ use crate::{
     report::{Actor, Cause, Event, FileType, Record, State},
 };
 
-use super::{Pipeline, path::Why};
+use super::{Pipeline, attribute, path::Why};
 
 /// Nanoseconds since boot, on the clock of the kernel half's events.
 pub fn boot_ns() -> u64 {
@@ -58,7 +58,7 @@ pub fn declared(declared: &Declared) -> State {
 pub fn detail(declared: &Declared, observed: &Observed) -> Option<String> {
     /// Names that are told.
     const TOLD: usize = 5;
-    match (&declared.target, &observed.found) {
+    let found = match (&declared.target, &observed.found) {
         (Target::Symlink(target), Found::Link(found)) if target != found => {
             let [declared, found] =
                 [target, found].map(|path| escape::bytes(path.as_os_str().as_bytes()));
@@ -77,7 +77,10 @@ pub fn detail(declared: &Declared, observed: &Observed) -> Option<String> {
             Some(format!("nobody declared {}{more} in it", told.join(", ")))
         }
         _ => None,
-    }
+    };
+    let mut all: Vec<String> = found.into_iter().collect();
+    all.extend(attribute::differences(declared, observed));
+    (!all.is_empty()).then(|| all.join("; "))
 }
 
 /// The observed side.

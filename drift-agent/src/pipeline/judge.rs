@@ -77,10 +77,12 @@ impl Pipeline {
         let Some(mut why) = state.busy.take() else {
             return Ok(());
         };
-        let rung = state
-            .why
-            .as_ref()
-            .is_some_and(|later| later.heard.is_some());
+        // Nobody's dirty inode is no reason to wait with the verdict: a change of another file that is synced makes this one dirty again. It has a look of
+        // its own, after a while.
+        let rung = state.why.as_ref().is_some_and(|later| {
+            let heard = later.heard.as_ref();
+            heard.is_some_and(|heard| heard.kind != Kind::Write || heard.event.tgid != 0)
+        });
         if let Some(later) = state.why.take_if(|_| rung) {
             why = why.join(later);
         }
@@ -169,7 +171,7 @@ impl Pipeline {
                 None => Ok(()),
             };
         }
-        let print = Fingerprint::new(drifts, &looked.observed);
+        let print = Fingerprint::new(&self.snapshot.files[index], drifts, &looked.observed);
         let known = state
             .drift
             .as_ref()
@@ -244,7 +246,8 @@ impl Pipeline {
         let Some(drift) = &mut state.drift else {
             return Ok(());
         };
-        let drifts = healable(&self.snapshot.files[index], &drift.drifts);
+        let declared = &self.snapshot.files[index];
+        let drifts = healable(declared, &drift.drifts, drift.print.out_of_reach());
         if drifts.is_empty() {
             return Ok(()); // reported, and that is all that is wanted
         }
@@ -321,7 +324,8 @@ impl Pipeline {
         let file = std::sync::Arc::clone(&self.snapshot.files[index]);
         let drifts = compare::differences(&file, &looked.observed);
         // What nobody wants to be put back may stay.
-        let is_healed = healable(&file, &drifts).is_empty();
+        let out_of_reach = compare::attribute::out_of_reach(&file, &looked.observed);
+        let is_healed = healable(&file, &drifts, out_of_reach).is_empty();
         let state = &mut self.paths[index];
         state.busy = None;
         state.brake.tried(now, &file.policy.backoff);
@@ -375,13 +379,13 @@ impl Pipeline {
         }
         let state = &mut self.paths[index];
         if is_healed && !drifts.is_empty() {
-            drift.print = Fingerprint::new(&drifts, &looked.observed);
+            drift.print = Fingerprint::new(&file, &drifts, &looked.observed);
             drift.drifts = drifts;
             drift.failures = 0;
             state.drift = Some(drift);
         } else if !drifts.is_empty() {
             drift.failures += 1;
-            drift.print = Fingerprint::new(&drifts, &looked.observed);
+            drift.print = Fingerprint::new(&file, &drifts, &looked.observed);
             drift.drifts = drifts;
             let retry = FIRST_RETRY
                 .saturating_mul(1 << drift.failures.saturating_sub(1).min(16))
@@ -443,6 +447,7 @@ fn is_other(before: Option<&Stat>, now: Option<&Stat>) -> bool {
             stat.mode,
             stat.uid,
             stat.gid,
+            stat.flags,
             stat.ino,
             stat.dev,
         )

@@ -5,9 +5,10 @@ use std::time::Instant;
 use drift_common::abi::Kind;
 
 use crate::{
-    compare::Drift,
+    compare::{Drift, attribute},
+    declare::{Declared, Flags},
     heal::Brake,
-    observe::{Decoded, Found, Observed, Settle, Stat},
+    observe::{Decoded, Found, Observed, Reading, Settle, Stat},
     report::{Cause, FileType},
 };
 
@@ -143,6 +144,9 @@ pub struct Fingerprint {
     mode: Option<u32>,
     owner: Option<(u32, u32)>,
     size: Option<u64>,
+    flags: Option<Flags>,
+    attributes: Vec<Reading>,
+    out_of_reach: bool,
 }
 
 impl Fingerprint {
@@ -151,7 +155,12 @@ impl Fingerprint {
         &self.found
     }
 
-    pub fn new(drifts: &[Drift], observed: &Observed) -> Fingerprint {
+    /// Whether what differs in its attributes is what its file system does not have.
+    pub fn out_of_reach(&self) -> bool {
+        self.out_of_reach
+    }
+
+    pub fn new(declared: &Declared, drifts: &[Drift], observed: &Observed) -> Fingerprint {
         let stat = observed.stat.as_ref();
         Fingerprint {
             drifts: drifts.to_vec(),
@@ -163,6 +172,9 @@ impl Fingerprint {
             size: stat
                 .filter(|stat| stat.file_type == FileType::File)
                 .map(|stat| stat.size),
+            flags: stat.and_then(|stat| stat.flags),
+            attributes: observed.attributes.clone(),
+            out_of_reach: attribute::out_of_reach(declared, observed),
         }
     }
 }

@@ -119,6 +119,7 @@ fn sides(kind: Drift, declared: &State, observed: &State) -> Option<String> {
         Drift::Content
         | Drift::Missing
         | Drift::Unexpected
+        | Drift::Xattr
         | Drift::LinkTarget
         | Drift::Relocated
         | Drift::Unreadable

@@ -2,7 +2,7 @@
 
 mod flow;
 
-pub(super) use flow::after_heal;
+pub(super) use flow::{after_heal, principal};
 
 use std::{
     fmt::{self, Write},
@@ -122,6 +122,7 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
         mode,
         owner,
         group,
+        attributes,
         on_drift,
         severity,
         redact,
@@ -158,6 +159,9 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
             Some(Principal::Id(id)) => writeln!(f, "      {what}: {id}")?,
             Some(Principal::Name(name)) => writeln!(f, "      {what}: {}", scalar(name))?,
         }
+    }
+    for (field, value) in flow::attributes(attributes) {
+        writeln!(f, "      {field}: {value}")?;
     }
     if let Some(mode) = on_drift {
         writeln!(f, "      onDrift: {mode}")?;

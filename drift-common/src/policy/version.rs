@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use semver::Version;
 
 use super::{
+    attribute::Attributes,
     compare::Compare,
     content::Content,
     expect::{FinalNewline, Redact, Severity},
@@ -46,6 +47,7 @@ pub struct FileSpec {
     pub owner: Option<Spanned<Principal>>,
     /// `None`: left alone.
     pub group: Option<Spanned<Principal>>,
+    pub attributes: Attributes,
     /// `None`: what the policy says.
     pub on_drift: Option<Mode>,
     pub severity: Severity,
@@ -67,6 +69,8 @@ pub struct SymlinkSpec {
     pub owner: Option<Spanned<Principal>>,
     /// `None`: left alone.
     pub group: Option<Spanned<Principal>>,
+    /// Of the link itself.
+    pub attributes: Attributes,
     pub on_drift: Option<Mode>,
     pub severity: Severity,
 }
@@ -89,6 +93,7 @@ pub struct DirectorySpec {
     pub owner: Option<Spanned<Principal>>,
     /// `None`: left alone.
     pub group: Option<Spanned<Principal>>,
+    pub attributes: Attributes,
     /// `None`: what is in it is left alone.
     pub exhaustive: Option<Exhaustive>,
     pub on_drift: Option<Mode>,
@@ -119,7 +124,7 @@ impl OnUnexpected {
 }
 
 /// A user or a group.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Principal {
     /// A number, written as such or as a text of digits. Never the one that means "leave it alone" to the kernel.
     Id(u32),

@@ -93,6 +93,7 @@ impl Summary<'_> {
             ignored,
             private: _,
             secrets,
+            alone: _,
             blobs: in_blobs,
             mounts,
             hard_links,
@@ -145,6 +146,7 @@ impl Summary<'_> {
         let Captured {
             left,
             secrets,
+            alone,
             mounts,
             open,
             ..
@@ -167,6 +169,12 @@ impl Summary<'_> {
         list(f, &secret, secrets, |f, (path, why)| {
             write!(f, "{}: {why}", shown(path))
         })?;
+        list(
+            f,
+            "attributes that are left alone",
+            alone,
+            |f, (path, alone)| write!(f, "{}: {alone}", shown(path)),
+        )?;
         let path = |f: &mut fmt::Formatter<'_>, path: &PathBuf| write!(f, "{}", shown(path));
         list(f, "mount points", mounts, path)?;
         let said = "not exhaustive: what is left out in them cannot be named";

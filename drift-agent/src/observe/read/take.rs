@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeSet,
-    ffi::{OsStr, OsString},
+    ffi::{CString, OsStr, OsString},
     fs::File,
     io::{self, Read},
     os::fd::{AsFd, BorrowedFd},
@@ -10,13 +10,18 @@ use std::{
     path::{Path, PathBuf},
 };
 
+use drift_common::policy::{ACCESS_ACL, CAPABILITY, DEFAULT_ACL, SELINUX};
 use rustix::{
-    fs::{Dir, OFlags, fstatfs},
+    fs::{Dir, OFlags, flistxattr, fstatfs, llistxattr},
     io::Errno,
 };
 
 use super::{Found, Host, Stat, TRIES, failed, in_the_way, link, open, stat_at, stat_of};
-use crate::report::FileType;
+use crate::{
+    declare::{Attribute, Expect},
+    observe::attribute::{Place, Reading, read as read_attribute},
+    report::FileType,
+};
 
 /// What stands at a path.
 #[derive(Debug, PartialEq, Eq)]
@@ -40,7 +45,13 @@ pub enum Whole {
 pub struct Taken {
     pub whole: Whole,
     pub stat: Option<Stat>,
+    /// The extended attributes that a policy can declare for what they mean, and those of users.
+    pub attributes: Vec<(CString, Reading)>,
 }
+
+/// Attributes of one path that are read, at most, and bytes of their names.
+const MOST_ATTRIBUTES: usize = 64;
+const MOST_NAME_BYTES: usize = 64 << 10;
 
 /// Names of one directory, at most.
 const MOST_NAMES: usize = 1 << 20;
@@ -83,19 +94,30 @@ pub fn take(host: &Host, path: &Path, most: u64) -> Taken {
 
 fn once(host: &Host, path: &Path, most: u64) -> Taken {
     let mut stat = None;
+    let mut attributes = Vec::new();
     let whole = match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => match host.directory(parent, OFlags::PATH) {
-            Ok(parent) => read(parent.as_fd(), name, most, &mut stat),
+            Ok(parent) => read(parent.as_fd(), name, most, &mut stat, &mut attributes),
             Err(error) => Ok(Whole::Not(in_the_way(error))),
         },
         // The root directory.
         _ => match host.directory(path, OFlags::PATH) {
-            Ok(root) => read(root.as_fd(), OsStr::new("."), most, &mut stat),
+            Ok(root) => read(
+                root.as_fd(),
+                OsStr::new("."),
+                most,
+                &mut stat,
+                &mut attributes,
+            ),
             Err(error) => Ok(Whole::Not(in_the_way(error))),
         },
     };
     let whole = whole.unwrap_or_else(|error| Whole::Not(failed(&error)));
-    Taken { whole, stat }
+    Taken {
+        whole,
+        stat,
+        attributes,
+    }
 }
 
 fn read(
@@ -103,6 +125,7 @@ fn read(
     name: &OsStr,
     most: u64,
     stat: &mut Option<Stat>,
+    attributes: &mut Vec<(CString, Reading)>,
 ) -> io::Result<Whole> {
     let before = stat_at(parent, name)?;
     *stat = Some(before);
@@ -110,7 +133,10 @@ fn read(
         FileType::File => OFlags::NONBLOCK | OFlags::NOCTTY,
         FileType::Directory => OFlags::DIRECTORY,
         FileType::Symlink => {
-            return Ok(match link(parent, name)? {
+            let found = link(parent, name)?;
+            *attributes = readings(Place::Named(parent, name));
+            return Ok(match found {
+                _ if stat_at(parent, name).ok() != Some(before) => Whole::Not(Found::Unstable),
                 Found::Link(target) => Whole::Link(target),
                 other => Whole::Not(other),
             });
@@ -135,6 +161,7 @@ fn read(
     } else {
         bytes(&file, opened.size, most)?.map_or(Whole::TooLarge, Whole::File)
     };
+    *attributes = readings(Place::Open(file.as_fd()));
     let after = stat_of(file.as_fd())?;
     // The name must still lead to what was read.
     let is_same = |named: Stat| (named.ino, named.dev) == (after.ino, after.dev);
@@ -142,6 +169,35 @@ fn read(
         return Ok(Whole::Not(Found::Unstable));
     }
     Ok(whole)
+}
+
+/// The attributes that are there. Where there are none of a kind, or their names cannot be had, there are none.
+fn readings(place: Place<'_>) -> Vec<(CString, Reading)> {
+    let mut names = vec![0; MOST_NAME_BYTES];
+    let length = match place {
+        Place::Open(file) => flistxattr(file, &mut names),
+        Place::Named(directory, name) => llistxattr(Place::path(directory, name), &mut names),
+    };
+    let is_known = |name: &[u8]| {
+        name.starts_with(b"user.")
+            || [ACCESS_ACL, DEFAULT_ACL, SELINUX, CAPABILITY]
+                .iter()
+                .any(|known| known.as_bytes() == name)
+    };
+    names[..length.unwrap_or(0)]
+        .split(|byte| *byte == 0)
+        .filter(|name| is_known(name))
+        .take(MOST_ATTRIBUTES)
+        .filter_map(|name| {
+            let name = CString::new(name).ok()?;
+            let attribute = Attribute {
+                name,
+                expect: Expect::Absent, // it is only read
+            };
+            let reading = read_attribute(place, &attribute);
+            Some((attribute.name, reading))
+        })
+        .collect()
 }
 
 /// `None`: there are more than `most`.

@@ -9,7 +9,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use semver::Version;
 
-use super::{compare, content, reload, requirement, scalar, target};
+use super::{attribute, compare, content, reload, requirement, scalar, target};
 use crate::{
     escape,
     policy::{
@@ -108,6 +108,7 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
     let mode = fields.optional(decoder, "mode", scalar::file_mode);
     let owner = owner(decoder, &mut fields);
     let group = group(decoder, &mut fields);
+    let attributes = attribute::attributes(decoder, &mut fields, attribute::Owner::File, mode);
     let on_drift = on_drift(decoder, &mut fields);
     let severity = severity(decoder, &mut fields);
     let redact = fields.optional(decoder, "redact", |decoder, redact| {
@@ -135,6 +136,7 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
         mode,
         owner,
         group,
+        attributes,
     })
 }
 

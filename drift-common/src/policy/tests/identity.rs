@@ -114,6 +114,41 @@ fn links_and_directories_have_a_part_in_it() {
 }
 
 #[test]
+fn attributes_have_a_part_in_it_by_what_they_mean() {
+    let with = |rest: &str| identity(&PLAIN.replace("      finalNewline: ignore\n", rest));
+    let one = "      xattrs: {user.a: web, user.b: {absent: true}}\n      acl: [user::rw-, 'user:alice:r--', 'user:7:r--', group::r--, mask::r--, other::r--]\n      selinux: u:r:t\n      capabilities: cap_net_raw=ep\n      flags: [immutable]\n";
+    let (form, plain) = with(one);
+    assert!(
+        form.contains(
+            r#"{"acl":["user::rw-","user:7:r--","user:alice:r--","group::r--","mask::r--","other::r--"],"capabilities":"cap_net_raw=ep","content":"#
+        ) && form.contains(
+            r#","flags":["immutable"],"group":0,"mode":"0644","owner":"root","path":"/etc/a","selinux":"u:r:t","xattrs":{"user.a":"d2Vi","user.b":null}}"#
+        ),
+        "{form}"
+    );
+    for (from, to) in [
+        ("web", "{base64: d2Vi}"),
+        ("cap_net_raw=ep", "cap_net_raw+pe"),
+        ("[user::rw-, 'user:alice:r--'", "['user:alice:4', 'u::rw'"),
+        ("[immutable]", "[immutable, immutable]"),
+    ] {
+        assert_eq!(with(&one.replace(from, to)).1, plain, "{to}");
+    }
+    for (from, to) in [
+        ("web", "wed"),
+        ("{absent: true}", "''"),
+        ("cap_net_raw=ep", "cap_net_raw=p"),
+        ("cap_net_raw=ep", "none"),
+        ("'user:7:r--'", "'group:7:r--'"),
+        ("u:r:t", "u:r:v"),
+        ("[immutable]", "[]"),
+        ("      flags: [immutable]\n", ""),
+    ] {
+        assert_ne!(with(&one.replace(from, to)).1, plain, "{to}");
+    }
+}
+
+#[test]
 fn another_meaning_has_another_digest() {
     let (_, plain) = identity(PLAIN);
     for (from, to) in [
