@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// Bytes of all values of `user.` attributes of one path. More is no configuration, and has no blobs.
-const LONGEST_VALUES: usize = 4 << 10;
+const LONGEST_VALUES: usize = 2 << 10;
 
 /// Why an attribute that is there is not declared.
 #[derive(Clone, Debug, PartialEq, Eq)]

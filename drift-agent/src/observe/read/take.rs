@@ -184,9 +184,13 @@ fn readings(place: Place<'_>) -> Vec<(CString, Reading)> {
                 .iter()
                 .any(|known| known.as_bytes() == name)
     };
-    names[..length.unwrap_or(0)]
+    // The kernel has no order for them.
+    let names: BTreeSet<&[u8]> = names[..length.unwrap_or(0)]
         .split(|byte| *byte == 0)
         .filter(|name| is_known(name))
+        .collect();
+    names
+        .into_iter()
         .take(MOST_ATTRIBUTES)
         .filter_map(|name| {
             let name = CString::new(name).ok()?;
