@@ -173,7 +173,14 @@ fn all_of_etc_goes_round_clean_then_exactly_what_changed_then_healed_then_at_res
             Err(format!("{left:?}"))
         }
     });
-    healed.map_err(|left| anyhow::anyhow!("seed {seed}: not healed: {left}"))?;
+    healed.map_err(|left| {
+        let all = agent.all();
+        let said: Vec<&str> = all
+            .lines()
+            .filter(|line| !line.contains("healed"))
+            .collect();
+        anyhow::anyhow!("seed {seed}: not healed: {left}\n{}", said.join("\n"))
+    })?;
     agent.stop()?;
     for path in tree::read(&root)?.keys().rev() {
         if before.contains_key(path) {
