@@ -11,7 +11,7 @@ pub use drift::Drift;
 use self::attribute::Verdict;
 
 use crate::{
-    declare::{Declared, Target},
+    declare::{Declared, HardLinks, Target},
     observe::{Found, Observed},
 };
 
@@ -46,6 +46,12 @@ pub fn differences(declared: &Declared, observed: &Observed) -> Vec<Drift> {
         if other(declared.uid, stat.uid) || other(declared.gid, stat.gid) {
             drifts.push(Drift::Owner);
         }
+    }
+    if let (Target::File(content), Some(stat)) = (&declared.target, &observed.stat)
+        && content.hard_links == HardLinks::Report
+        && stat.links > 1
+    {
+        drifts.push(Drift::Hardlinked);
     }
     for (_, verdict) in attribute::verdicts(declared, observed) {
         match verdict {

@@ -21,8 +21,8 @@ pub use beside::{Beside, beside};
 pub use changed::Changes;
 pub use content::MAX_CONTENTS;
 pub use drift_common::policy::{
-    Backoff, Compare, FinalNewline, Flags, Globs, Mode, Position, Redact, Severity,
-    without_final_newline,
+    Backoff, Compare, Fight, FinalNewline, Flags, Globs, Guard, HardLinks, MassDrift, Mode,
+    Position, Redact, Severity, without_final_newline,
 };
 pub use folder::{MAX_BYTES, MAX_FILES};
 pub use rejected::Rejected;
@@ -46,7 +46,7 @@ pub struct ActivePolicy {
     /// What the version is: see `PolicyVersion::digest`. A version that has another digest than before is another version under its name.
     pub digest: blake3::Hash,
     pub mode: Mode,
-    pub backoff: Backoff,
+    pub guard: Guard,
 }
 
 /// What the active versions say about one path.
@@ -108,6 +108,7 @@ pub struct Content {
     pub body: Option<blake3::Hash>,
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: u64,
+    pub hard_links: HardLinks,
     pub compare: Compare,
     pub redact: Redact,
 }
@@ -121,6 +122,7 @@ impl Content {
             bytes,
             body: None,
             max_size: MAX_SIZE,
+            hard_links: HardLinks::default(),
             compare: Compare::Exact,
             redact: Redact::default(),
         }

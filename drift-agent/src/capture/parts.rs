@@ -229,8 +229,8 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use drift_common::policy::{
-        Attributes, Compare, Content, FileSpec, FinalNewline, Principal, Problems, Redact,
-        Severity, parse,
+        Attributes, Compare, Content, FileSpec, FinalNewline, HardLinks, Principal, Problems,
+        Redact, Severity, parse,
     };
 
     use super::*;
@@ -275,6 +275,7 @@ mod tests {
             redact: Redact::default(),
             max_size: None,
             final_newline: FinalNewline::default(),
+            hard_links: HardLinks::default(),
             compare: Spanned {
                 value: Compare::Exact,
                 at: at.start(),
@@ -320,8 +321,8 @@ mod tests {
         for (count, text, expected) in [
             (0, "", 1),
             (100, "a\nb\n", 1),
-            (1000, &*long, 4),
-            (30_000, "", 2),
+            (1000, &*long, 3),
+            (25_000, "", 2),
         ] {
             let paths: Vec<String> = (0..count).map(|n| format!("/etc/{n:05}")).collect();
             let entries = paths.iter().map(|path| file(path.clone(), text, &at));

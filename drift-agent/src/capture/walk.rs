@@ -11,7 +11,7 @@ use std::{
 
 use drift_common::policy::{
     Attributes, Compare, Content, DirectorySpec, Exhaustive, FileSpec, FinalNewline, Globs,
-    MAX_CONTENT, OnUnexpected, Redact, Severity, Source, Spanned, SymlinkSpec,
+    HardLinks, MAX_CONTENT, OnUnexpected, Redact, Severity, Source, Spanned, SymlinkSpec,
 };
 
 use super::{Alone, Contents, Left, Secret, attribute};
@@ -303,6 +303,12 @@ impl Walk<'_> {
             redact: Redact::default(),
             max_size: None,
             final_newline: FinalNewline::default(),
+            // Its other names are as it is.
+            hard_links: if stat.links > 1 {
+                HardLinks::Allow
+            } else {
+                HardLinks::default()
+            },
             compare: self.spanned(Compare::Exact),
             after_heal: Vec::new(),
         }));

@@ -19,6 +19,8 @@ pub enum Drift {
     LinkTarget,
     /// The declared path resolves elsewhere: a symlink stands in its way.
     Relocated,
+    /// A file has another name.
+    Hardlinked,
     Unreadable,
     /// Still being written: no two reads agreed.
     Unstable,
@@ -26,7 +28,7 @@ pub enum Drift {
 
 impl Drift {
     /// Every kind.
-    pub const ALL: [Drift; 11] = [
+    pub const ALL: [Drift; 12] = [
         Drift::Content,
         Drift::Missing,
         Drift::Unexpected,
@@ -36,6 +38,7 @@ impl Drift {
         Drift::Xattr,
         Drift::LinkTarget,
         Drift::Relocated,
+        Drift::Hardlinked,
         Drift::Unreadable,
         Drift::Unstable,
     ];
@@ -53,6 +56,7 @@ impl Drift {
             Drift::Xattr => "xattr",
             Drift::LinkTarget => "link-target",
             Drift::Relocated => "relocated",
+            Drift::Hardlinked => "hardlinked",
             Drift::Unreadable => "unreadable",
             Drift::Unstable => "unstable",
         }

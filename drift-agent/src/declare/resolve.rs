@@ -60,7 +60,7 @@ impl<'a> Resolve<'a> {
                 version: version.version.value.to_string(),
                 digest: digest.unwrap_or_else(|| blake3::hash(b"")),
                 mode: mode.unwrap_or(lineage.policy.mode),
-                backoff: lineage.policy.guard.backoff,
+                guard: lineage.policy.guard,
             });
             for (file, content) in version.files.iter().zip(contents) {
                 let declared = self.file(file, content, &policy, mode);
@@ -129,6 +129,7 @@ impl<'a> Resolve<'a> {
             redact,
             max_size,
             final_newline,
+            hard_links,
             compare,
             after_heal: _,
         } = file;
@@ -164,6 +165,7 @@ impl<'a> Resolve<'a> {
             digest,
             body,
             max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
+            hard_links: *hard_links,
             compare: compare.value.clone(),
             redact: *redact,
         });

@@ -10,7 +10,7 @@ use rustix::{
 use thiserror::Error;
 
 use crate::{
-    declare::{Declared, Target},
+    declare::{Declared, HardLinks, Target},
     observe::{Host, Place, Stat},
     report::FileType,
 };
@@ -95,7 +95,7 @@ pub fn execute(
     observed: Option<&Stat>,
 ) -> Result<Healed, HealError> {
     match action {
-        Action::Attributes => attributes(host, declared),
+        Action::Attributes => attributes(host, declared, observed),
         Action::Remove => other::absent(host, declared),
         Action::Clear(names) => other::clear(host, declared, names),
         Action::Replace => match &declared.target {
@@ -112,7 +112,11 @@ pub fn execute(
 }
 
 /// Attributes of what is there, through one descriptor.
-fn attributes(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
+fn attributes(
+    host: &Host,
+    declared: &Declared,
+    observed: Option<&Stat>,
+) -> Result<Healed, HealError> {
     let (parent, name) = parent_and_name(&declared.path)?;
     let dir = host
         .directory(parent, OFlags::PATH)
@@ -130,6 +134,12 @@ fn attributes(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
         rustix::fs::ResolveFlags::NO_SYMLINKS,
     )
     .map_err(HealError::at("open the file"))?;
+    if let Target::File(content) = &declared.target
+        && content.hard_links == HardLinks::Report
+        && fstat(&file).is_ok_and(|stat| stat.st_nlink > 1)
+    {
+        return replace::replace(host, declared, content, observed);
+    }
     attribute::without_flags(file.as_fd(), declared, || {
         set_attributes(file.as_fd(), declared)
     })?;

@@ -47,7 +47,7 @@ impl Impossible {
     }
 }
 
-/// The drifts that the policy wants to be put back, and that can be: what nobody declared in a directory stays there unless it says otherwise, and
+/// The drifts that the policy wants to be put back, and that can be: what nobody declared in a directory stays there unless it says otherwise, other names of a file stay, and
 /// attributes that the file system does not have are `out_of_reach`.
 #[must_use]
 pub fn healable(declared: &Declared, drifts: &[Drift], out_of_reach: bool) -> Vec<Drift> {
@@ -57,6 +57,8 @@ pub fn healable(declared: &Declared, drifts: &[Drift], out_of_reach: bool) -> Ve
     };
     let kept = |drift: &Drift| match drift {
         Drift::Unexpected => !reports,
+        // Nobody says which of the names is the one too many.
+        Drift::Hardlinked => false,
         Drift::Xattr => !out_of_reach,
         _ => true,
     };
@@ -86,7 +88,7 @@ pub fn plan(drifts: &[Drift], found: &Found) -> Result<Action, Impossible> {
                     | Found::File(_) => Action::Remove,
                 };
             }
-            Drift::Mode | Drift::Owner | Drift::Xattr => {}
+            Drift::Mode | Drift::Owner | Drift::Xattr | Drift::Hardlinked => {}
         }
     }
     Ok(action)

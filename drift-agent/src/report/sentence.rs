@@ -122,6 +122,7 @@ fn sides(kind: Drift, declared: &State, observed: &State) -> Option<String> {
         | Drift::Xattr
         | Drift::LinkTarget
         | Drift::Relocated
+        | Drift::Hardlinked
         | Drift::Unreadable
         | Drift::Unstable => None,
     }

@@ -7,8 +7,8 @@ use serde::Serialize;
 
 use super::{
     Acl, Attributes, Compare, Dependency, DirectorySpec, Environment, Exhaustive, FileSpec,
-    FinalNewline, Mode, OnUnexpected, PolicyVersion, Principal, Redact, Rules, Severity, Spanned,
-    SymlinkSpec, Wanted,
+    FinalNewline, HardLinks, Mode, OnUnexpected, PolicyVersion, Principal, Redact, Rules, Severity,
+    Spanned, SymlinkSpec, Wanted,
     compare::{Absence, Equal, Format, Keys, word},
     render,
 };
@@ -200,6 +200,8 @@ struct File<'v> {
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<Id<'v>>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    hard_links: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     max_size: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
     mode: Option<String>,
@@ -284,6 +286,7 @@ fn file<'v>(spec: &'v FileSpec, digest: &blake3::Hash) -> File<'v> {
         redact,
         max_size,
         final_newline,
+        hard_links,
         compare,
         after_heal,
     } = spec;
@@ -308,6 +311,7 @@ fn file<'v>(spec: &'v FileSpec, digest: &blake3::Hash) -> File<'v> {
         content: format!("blake3:{digest}"),
         final_newline: (*final_newline != FinalNewline::default()).then(|| final_newline.name()),
         group: group.as_ref().map(id),
+        hard_links: (*hard_links != HardLinks::default()).then(|| hard_links.name()),
         max_size: max_size.as_ref().map(|size| size.value),
         mode: mode.map(|mode| format!("{mode:04o}")),
         on_drift: on_drift.map(Mode::name),

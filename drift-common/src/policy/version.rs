@@ -8,7 +8,7 @@ use super::{
     attribute::Attributes,
     compare::Compare,
     content::Content,
-    expect::{FinalNewline, Redact, Severity},
+    expect::{FinalNewline, HardLinks, Redact, Severity},
     globs::Globs,
     guard::Mode,
     reload::AfterHeal,
@@ -55,6 +55,7 @@ pub struct FileSpec {
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: Option<Spanned<u64>>,
     pub final_newline: FinalNewline,
+    pub hard_links: HardLinks,
     pub compare: Spanned<Compare>,
     pub after_heal: Vec<Spanned<AfterHeal>>,
 }

@@ -13,8 +13,8 @@ use super::{attribute, compare, content, reload, requirement, scalar, target};
 use crate::{
     escape,
     policy::{
-        AbsentSpec, Compare, Dependency, DirectorySpec, Environment, FileSpec, FinalNewline, Mode,
-        PolicyVersion, Principal, Redact, Severity, SymlinkSpec,
+        AbsentSpec, Compare, Dependency, DirectorySpec, Environment, FileSpec, FinalNewline,
+        HardLinks, Mode, PolicyVersion, Principal, Redact, Severity, SymlinkSpec,
         decode::{Cursor, Decoder, Fields},
         expect::MAX_SIZE,
         path::{self, Unfit},
@@ -120,6 +120,9 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
     let final_newline = fields.optional(decoder, "finalNewline", |decoder, rule| {
         decoder.word(rule, "rule", &FinalNewline::ALL)
     });
+    let hard_links = fields.optional(decoder, "hardLinks", |decoder, rule| {
+        decoder.word(rule, "rule", &HardLinks::ALL)
+    });
     let compare = fields.optional(decoder, "compare", compare::compare);
     let after_heal = fields.optional(decoder, "afterHeal", reload::after_heal);
     fields.end(decoder);
@@ -129,6 +132,7 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
         redact: redact.unwrap_or_default(),
         max_size,
         final_newline: final_newline.unwrap_or_default(),
+        hard_links: hard_links.unwrap_or_default(),
         compare: compare.unwrap_or_else(|| decoder.spanned(cursor, Compare::Exact)),
         after_heal: after_heal.unwrap_or_default(),
         path: path?,

@@ -326,7 +326,7 @@ error: unknown field `defaultAcl`
  17 |     - {path: /j, content: {inline: a}, defaultAcl: []}
     |                                        ^^^^^^^^^^
     = allowed here: path, pathBytes, content, mode, owner, group, xattrs, selinux, acl, flags,
-      capabilities, onDrift, severity, redact, maxSize, finalNewline, compare, afterHeal
+      capabilities, onDrift, severity, redact, maxSize, finalNewline, hardLinks, compare, afterHeal
 
 error: unknown field `acl`
    --> p.yaml:19:29
