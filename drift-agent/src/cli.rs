@@ -4,6 +4,7 @@ mod check;
 mod format;
 mod policy;
 mod run;
+mod snapshot;
 
 use std::process::ExitCode;
 
@@ -19,6 +20,8 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  drift-agent snapshot /etc/ssh -o policies/ssh.yaml
+      write a policy that declares what is there now
   sudo drift-agent run --policies policies
       watch what the policies declare, and say what drifts, live
   sudo drift-agent run --policies policies --mode heal -o jsonl
@@ -30,6 +33,7 @@ Examples:
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Snapshot(snapshot::Snapshot),
     Run(run::Run),
     Check(check::Check),
     Policy(policy::Policy),
@@ -42,6 +46,7 @@ pub fn main() -> ExitCode {
         .format_timestamp_millis()
         .init();
     let result = match Cli::parse().command {
+        Command::Snapshot(snapshot) => snapshot.run(),
         Command::Run(run) => run.run().map(|()| ExitCode::SUCCESS),
         Command::Check(check) => check.run(),
         Command::Policy(policy) => policy.run(),

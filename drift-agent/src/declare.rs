@@ -7,19 +7,24 @@
 mod accounts;
 mod attribute;
 mod basis;
+mod beside;
 mod changed;
 mod content;
 mod folder;
 mod rejected;
 mod resolve;
 
+pub use accounts::Names;
 pub use attribute::{Attribute, Attributes, Expect};
 pub use basis::{Basis, Sources};
+pub use beside::{Beside, beside};
 pub use changed::Changes;
+pub use content::MAX_CONTENTS;
 pub use drift_common::policy::{
     Backoff, Compare, Fight, FinalNewline, Flags, Globs, Guard, HardLinks, MassDrift, Mode,
     Position, Redact, Severity, without_final_newline,
 };
+pub use folder::{MAX_BYTES, MAX_FILES};
 pub use rejected::Rejected;
 
 use self::{folder::Folder, resolve::Resolve};

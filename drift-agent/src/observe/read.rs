@@ -297,23 +297,11 @@ fn read(
             };
         }
     };
-    // Non-blocking, should a FIFO have come to stand here since; no controlling terminal, should it be one.
-    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // Looking must leave no trace. Only the owner and root may ask for that.
-    let open = |flags| openat2(parent, name, flags, Mode::empty(), STRAIGHT);
-    let opened = match open(flags | OFlags::NOATIME) {
-        Err(Errno::PERM) => open(flags),
-        other => other,
-    };
-    let file = match opened {
-        Ok(file) => File::from(file),
-        Err(error) => {
+    let file = match open(parent, name, flags) {
+        Ok(Some(file)) => file,
+        other => {
             rekey(&observed.known);
-            return match error {
-                // It was something else a moment ago.
-                Errno::LOOP | Errno::NOENT | Errno::NXIO | Errno::NOTDIR => Ok(Found::Unstable),
-                other => Err(other.into()),
-            };
+            return other.map(|_| Found::Unstable);
         }
     };
     if let Some(learned) = watch.and_then(Watch::learned) {
@@ -355,6 +343,23 @@ fn read(
         return Ok(Found::Unstable);
     }
     Ok(found.unwrap_or(Found::Unstable))
+}
+
+/// Opens what was just seen, for reading. `None`: it was something else a moment ago.
+fn open(parent: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> io::Result<Option<File>> {
+    // Non-blocking, should a FIFO have come to stand here since; no controlling terminal, should it be one.
+    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // Looking must leave no trace. Only the owner and root may ask for that.
+    let open = |flags| openat2(parent, name, flags, Mode::empty(), STRAIGHT);
+    let opened = match open(flags | OFlags::NOATIME) {
+        Err(Errno::PERM) => open(flags),
+        other => other,
+    };
+    match opened {
+        Ok(file) => Ok(Some(File::from(file))),
+        Err(Errno::LOOP | Errno::NOENT | Errno::NXIO | Errno::NOTDIR) => Ok(None),
+        Err(other) => Err(other.into()),
+    }
 }
 
 /// What a link holds.
@@ -492,6 +497,8 @@ fn file_type(mode: u32) -> FileType {
         _ => FileType::File,
     }
 }
+
+pub mod take;
 
 #[cfg(test)]
 mod tests;

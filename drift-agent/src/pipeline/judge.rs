@@ -254,6 +254,7 @@ impl Pipeline {
         let mut record = self.about(Event::DriftResolved, index, why.cause);
         self.sides(&mut record, index, &[], &looked.observed);
         self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
+        self.reached_again(index, why.cause);
         Ok(self.reporter.report(&record)?)
     }
 
@@ -344,6 +345,9 @@ impl Pipeline {
             record.observed = Some(describe::observed(&looked.observed));
             drift.told = record.reason;
             self.reporter.report(&record)?;
+        }
+        if is_healed {
+            self.reached_again(index, drift.cause);
         }
         let state = &mut self.paths[index];
         if is_healed && !drifts.is_empty() {

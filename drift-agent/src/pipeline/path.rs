@@ -37,6 +37,14 @@ pub struct PathState {
     pub counted: bool,
 }
 
+impl PathState {
+    /// Whether something stood in the way of the path when it was last looked at. Then there are no times to tell that this has changed.
+    pub fn is_relocated(&self) -> bool {
+        let drift = self.drift.as_ref();
+        drift.is_some_and(|drift| drift.drifts.contains(&Drift::Relocated))
+    }
+}
+
 /// What made the pipeline look.
 #[derive(Clone, Debug)]
 pub struct Why {

@@ -148,12 +148,15 @@ impl Pipeline {
 
     /// Compares times and sizes of everything that is not being looked at with what was last seen.
     pub(super) fn sweep_job(&mut self) {
-        let seen: Vec<(usize, Arc<Declared>, Option<Stat>)> = self
+        let seen: Vec<(usize, Arc<Declared>, Option<Stat>, bool)> = self
             .paths
             .iter()
             .enumerate()
             .filter(|(_, state)| state.busy.is_none() && state.looked)
-            .map(|(index, state)| (index, Arc::clone(&self.snapshot.files[index]), state.stat))
+            .map(|(index, state)| {
+                let declared = Arc::clone(&self.snapshot.files[index]);
+                (index, declared, state.stat, state.is_relocated())
+            })
             .collect();
         let host = Arc::clone(&self.host);
         let generation = self.generation;
@@ -161,7 +164,9 @@ impl Pipeline {
             let start = Instant::now();
             let changed = seen
                 .into_iter()
-                .filter(|(_, declared, stat)| host.stat(&declared.path) != *stat)
+                .filter(|(_, declared, stat, is_relocated)| {
+                    *is_relocated || host.stat(&declared.path) != *stat
+                })
                 .map(|(index, ..)| index)
                 .collect();
             Done::Sweep {

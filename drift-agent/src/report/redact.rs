@@ -5,6 +5,7 @@
 //! write a mask into a file.
 
 mod detect;
+mod holds;
 mod key;
 mod line;
 mod listing;
