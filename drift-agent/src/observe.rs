@@ -11,7 +11,7 @@ mod settle;
 pub use actor::{Identify, is_same_process};
 pub use decode::{Decoded, decode};
 pub use objects::{Directory, Name, Object, Objects};
-pub use read::{Found, Host, Known, Observed, Stat, Times, Unexpected, observe};
+pub use read::{Found, Held, Host, Known, Observed, Stat, Times, Unexpected, observe};
 pub use register::Register;
 pub use scan::scan;
 pub use settle::{Settle, VANISHED, Wait};

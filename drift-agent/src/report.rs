@@ -25,7 +25,7 @@ pub use console::{Look, Watching};
 pub use line::SCHEMA;
 pub use otlp::{Counts, OtlpError, Settings as OtlpSettings};
 pub use record::{Actor, Cause, Event, FileType, Outcome, Record, State};
-pub use redact::{Redact, Redactable, Redactor, Shown, Why};
+pub use redact::{Redactable, Redactor, Shown, Why};
 
 use loss::{Lost, lost};
 use otlp::Exporter;

@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 
 use crate::{
     compare::{self, Drift},
-    declare,
+    declare::{self, Severity},
     observe::{Host, scan},
     pipeline::{declared_side, detail, observed_side},
     report::{Cause, Event, Output, Record, Reporter},
@@ -95,8 +95,8 @@ impl Check {
             &snapshot.files,
             threads.min(MOST_THREADS),
             |declared, observed| {
-                let drifts = compare::differences(declared, &observed);
-                if drifts.is_empty() {
+                let compared = compare::compare(declared, &observed);
+                if compared.drifts.is_empty() {
                     return None;
                 }
                 let mut record = Record::new(Event::DriftDetected);
@@ -105,11 +105,14 @@ impl Check {
                 record.path = Some(declared.path.clone());
                 record.declared = Some(declared_side(declared));
                 record.observed = Some(observed_side(&observed));
-                record.message = detail(declared, &observed);
+                record.message = detail(declared, &observed, &compared);
                 record.severity = Some(declared.severity);
+                if compared.drifts == [Drift::ContentEquivalent] {
+                    record.severity = Some(Severity::Info);
+                }
                 record.cause = Some(Cause::Scan);
                 record.actor = Some(Err(NOBODY.to_owned()));
-                record.drift = drifts;
+                record.drift = compared.drifts;
                 Some(record)
             },
             |done| {
@@ -193,6 +196,8 @@ fn status(records: &[Record]) -> u8 {
 /// What a kind of drift adds to the status.
 const fn bit(drift: Drift) -> u8 {
     match drift {
+        // It says what is declared.
+        Drift::ContentEquivalent => 0,
         Drift::Unexpected => 1,
         Drift::Missing => 2,
         Drift::Content

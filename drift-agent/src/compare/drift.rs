@@ -7,6 +7,8 @@ use serde::Serialize;
 #[serde(rename_all = "kebab-case")]
 pub enum Drift {
     Content,
+    /// The file says the same, written in another way.
+    ContentEquivalent,
     Missing,
     /// Something is where nothing may be.
     Unexpected,
@@ -24,8 +26,9 @@ pub enum Drift {
 
 impl Drift {
     /// Every kind.
-    pub const ALL: [Drift; 10] = [
+    pub const ALL: [Drift; 11] = [
         Drift::Content,
+        Drift::ContentEquivalent,
         Drift::Missing,
         Drift::Unexpected,
         Drift::Type,
@@ -42,6 +45,7 @@ impl Drift {
     pub const fn name(self) -> &'static str {
         match self {
             Drift::Content => "content",
+            Drift::ContentEquivalent => "content-equivalent",
             Drift::Missing => "missing",
             Drift::Unexpected => "unexpected",
             Drift::Type => "type",

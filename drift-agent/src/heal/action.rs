@@ -7,6 +7,8 @@ use std::ffi::OsString;
 pub enum Action {
     /// Put a new file, link or directory as declared in place of whatever stands there.
     Replace,
+    /// Put the managed keys of the file that stands there to their declared values, and set its owner and mode.
+    Edit,
     /// What it is and holds is right: set owner and mode on what is there.
     Attributes,
     /// Remove what stands there.

@@ -47,25 +47,33 @@ impl Impossible {
     }
 }
 
-/// The drifts that the policy wants to be put back: what nobody declared in a directory stays there unless it says otherwise.
+/// The drifts that the policy wants to be put back: what nobody declared in a directory stays there unless it says otherwise, and what says
+/// what is declared is as good as it.
 #[must_use]
 pub fn healable(declared: &Declared, drifts: &[Drift]) -> Vec<Drift> {
     let reports = match &declared.target {
         Target::Directory(Some(exhaustive)) => !exhaustive.removes,
         Target::Directory(None) | Target::File(_) | Target::Symlink(_) | Target::Absent => false,
     };
-    let kept = |drift: &Drift| !(reports && *drift == Drift::Unexpected);
+    let kept = |drift: &Drift| match drift {
+        Drift::Unexpected => !reports,
+        // It says what is declared: whoever wants these very bytes compares them.
+        Drift::ContentEquivalent => false,
+        _ => true,
+    };
     drifts.iter().copied().filter(kept).collect()
 }
 
 /// What would put the declared state back, where `found` stands. `drifts` is not empty.
-pub fn plan(drifts: &[Drift], found: &Found) -> Result<Action, Impossible> {
+pub fn plan(declared: &Declared, drifts: &[Drift], found: &Found) -> Result<Action, Impossible> {
+    let is_shared = matches!(&declared.target, Target::File(content) if !content.is_whole());
     let mut action = Action::Attributes;
     for drift in drifts {
         match drift {
             Drift::Relocated => return Err(Impossible::Relocated),
             Drift::Unreadable => return Err(Impossible::Unreadable),
             Drift::Unstable => return Err(Impossible::Unstable),
+            Drift::Content if is_shared => action = Action::Edit,
             Drift::Content | Drift::Missing | Drift::Type | Drift::LinkTarget => {
                 action = Action::Replace;
             }
@@ -81,7 +89,7 @@ pub fn plan(drifts: &[Drift], found: &Found) -> Result<Action, Impossible> {
                     | Found::File(_) => Action::Remove,
                 };
             }
-            Drift::Mode | Drift::Owner => {}
+            Drift::ContentEquivalent | Drift::Mode | Drift::Owner => {}
         }
     }
     Ok(action)
@@ -98,6 +106,7 @@ mod tests {
 
     #[test]
     fn attributes_are_set_in_place_and_all_else_is_replaced() {
+        let exact = sample::declared("/etc/f", sample::file(b"x"));
         for (drifts, expected) in [
             (&[Drift::Mode][..], Ok(Action::Attributes)),
             (&[Drift::Mode, Drift::Owner], Ok(Action::Attributes)),
@@ -112,7 +121,7 @@ mod tests {
             (&[Drift::Unstable], Err(Impossible::Unstable)),
         ] {
             assert_eq!(
-                plan(drifts, &Found::Other(FileType::File)),
+                plan(&exact, drifts, &Found::Other(FileType::File)),
                 expected,
                 "{drifts:?}"
             );
@@ -139,7 +148,11 @@ mod tests {
             names: names.clone(),
             count: 1,
         });
-        assert_eq!(plan(&drifts, &found), Ok(Action::Clear(names)));
-        assert_eq!(plan(&[Drift::Mode], &found), Ok(Action::Attributes));
+        let declared = directory(true);
+        assert_eq!(plan(&declared, &drifts, &found), Ok(Action::Clear(names)));
+        assert_eq!(
+            plan(&declared, &[Drift::Mode], &found),
+            Ok(Action::Attributes)
+        );
     }
 }

@@ -27,7 +27,7 @@ fn heal(declared: &Declared) -> Result<Vec<Drift>, HealError> {
     let observed = look(declared);
     let drifts = healable(declared, &differences(declared, &observed));
     if !drifts.is_empty() {
-        let action = plan(&drifts, &observed.found).unwrap();
+        let action = plan(declared, &drifts, &observed.found).unwrap();
         execute(&host(), declared, &action, observed.stat.as_ref())?;
     }
     Ok(differences(declared, &look(declared)))

@@ -11,6 +11,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
+    sync::Arc,
 };
 
 use drift_common::abi::Key;
@@ -23,6 +24,7 @@ use rustix::{
 };
 
 use crate::{
+    compare::structured,
     declare::{Declared, Exhaustive, Target, without_final_newline},
     probe::Watch,
     report::FileType,
@@ -35,6 +37,8 @@ const TRIES: usize = 4;
 #[derive(Debug)]
 pub struct Host {
     root: OwnedFd,
+    /// Bytes of a file that are held even where nothing but their digest is compared.
+    holds: usize,
 }
 
 /// No component of a declared path may be a link: a link that somebody plants would otherwise decide what is read and written.
@@ -48,7 +52,15 @@ impl Host {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Host {
             root: openat(CWD, root, flags, Mode::empty())?,
+            holds: 0,
         })
+    }
+
+    /// The content of each file is held, and not only of those that are compared by what they say: for who shows what differs.
+    #[must_use]
+    pub fn holding(self) -> Host {
+        let holds = structured::MAX_SIZE;
+        Host { holds, ..self }
     }
 
     /// A directory, reached without a link in its way. `flags` beside `O_DIRECTORY`.
@@ -136,12 +148,31 @@ pub struct Observed {
     pub found: Found,
     /// Digest of a file's content without its final line end.
     pub body: Option<blake3::Hash>,
+    /// The bytes that were hashed, where they are needed and are not as declared.
+    pub held: Option<Held>,
     /// Of what stands there itself, not of what a link leads to.
     pub stat: Option<Stat>,
     /// The kernel's name of the file and of its directory, where probes tell it.
     pub known: Known,
     /// How many had the file open for writing, where probes tell it.
     pub writers: u32,
+}
+
+/// What a file held, as it was read: to be compared, edited or redacted, and never to be shown as it is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Held(Arc<[u8]>);
+
+impl Held {
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Held({} bytes)", self.0.len())
+    }
 }
 
 /// The inodes under which the kernel half knows a path.
@@ -176,6 +207,7 @@ fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_
     let mut observed = Observed {
         found: Found::Absent,
         body: None,
+        held: None,
         stat: None,
         known: Known::default(),
         writers: 0,
@@ -198,6 +230,7 @@ fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_
         parent.as_fd(),
         name,
         &declared.target,
+        host.holds,
         watch,
         &mut observed,
         rekey,
@@ -229,6 +262,7 @@ fn read(
     parent: BorrowedFd<'_>,
     name: &OsStr,
     target: &Target,
+    holds: usize,
     watch: Option<&Watch>,
     observed: &mut Observed,
     rekey: Rekey<'_>,
@@ -286,9 +320,20 @@ fn read(
             if opened.size > content.max_size {
                 return Ok(Found::File(None));
             }
-            let digests = hash(&file, content.max_size)?;
-            observed.body = digests.map(|digests| digests.body);
-            digests.map(|digests| Found::File(Some(digests.whole)))
+            let holds = match &content.meaning {
+                Some(_) => structured::MAX_SIZE,
+                None => holds,
+            };
+            let read = hash(&file, content.max_size, holds)?;
+            observed.body = read.as_ref().map(|read| read.body);
+            observed.held = read.as_ref().and_then(|read| {
+                let held = read
+                    .held
+                    .as_ref()
+                    .filter(|_| read.whole != content.digest)?;
+                Some(Held(Arc::from(&held[..])))
+            });
+            read.map(|read| Found::File(Some(read.whole)))
         }
         Target::Directory(exhaustive) => {
             let unexpected = match exhaustive {
@@ -343,22 +388,24 @@ fn list(directory: &File, exhaustive: &Exhaustive) -> io::Result<Unexpected> {
     })
 }
 
-/// BLAKE3 of a content.
-#[derive(Clone, Copy, Debug)]
-struct Digests {
+/// A content that was read.
+struct Hashed {
     whole: blake3::Hash,
     /// Without its final line end.
     body: blake3::Hash,
+    /// The bytes themselves, where they are not more than was asked for.
+    held: Option<Vec<u8>>,
 }
 
-/// The digests of all that can be read; `None` when it turns out to be longer than `most`.
-fn hash(mut file: &File, most: u64) -> io::Result<Option<Digests>> {
+/// The digests of all that can be read, and at most `holds` bytes of it; `None` when it turns out to be longer than `most`.
+fn hash(mut file: &File, most: u64, holds: usize) -> io::Result<Option<Hashed>> {
     // The last two bytes are held back: they may be a line end.
     const HELD: usize = 2;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = [0; HELD + (64 << 10)];
     let mut held = 0;
     let mut read = 0u64;
+    let mut bytes = (holds > 0).then(Vec::new);
     loop {
         match file.read(&mut buffer[held..]) {
             Ok(0) => break,
@@ -368,6 +415,10 @@ fn hash(mut file: &File, most: u64) -> io::Result<Option<Digests>> {
                     return Ok(None);
                 }
                 let end = held + length;
+                if let Some(kept) = &mut bytes {
+                    kept.extend_from_slice(&buffer[held..end]);
+                }
+                bytes.take_if(|kept| kept.len() > holds);
                 held = end.min(HELD);
                 hasher.update(&buffer[..end - held]);
                 buffer.copy_within(end - held..end, 0);
@@ -379,7 +430,8 @@ fn hash(mut file: &File, most: u64) -> io::Result<Option<Digests>> {
     let rest = &buffer[..held];
     let end = |rest: &[u8]| hasher.clone().update(rest).finalize();
     let (whole, body) = (end(rest), without_final_newline(rest));
-    Ok(Some(Digests {
+    Ok(Some(Hashed {
+        held: bytes,
         whole,
         body: if body == rest { whole } else { end(body) },
     }))

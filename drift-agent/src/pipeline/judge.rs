@@ -5,8 +5,8 @@ use std::time::{Duration, Instant};
 use drift_common::abi::Kind;
 
 use crate::{
-    compare::{self, Drift},
-    declare::Mode,
+    compare::Drift,
+    declare::{Mode, Severity, Target},
     heal::{HealError, Healed, Verdict, healable, plan},
     observe::{Stat, VANISHED},
     report::{Event, FileType, Outcome, Record},
@@ -93,7 +93,7 @@ impl Pipeline {
             }
             return Ok(());
         }
-        let drifts = compare::differences(&self.snapshot.files[index], &looked.observed);
+        let drifts = looked.drifts.clone();
         let open = state.settle.found_open(looked.observed.writers, now);
         if let Some(at) = open.filter(|_| !drifts.is_empty()) {
             // His close, or his end, brings the look sooner.
@@ -148,6 +148,8 @@ impl Pipeline {
         drifts: &[Drift],
         looked: &Looked,
     ) -> Result<(), PipelineError> {
+        // Of a file with keys of others nobody wants to hear whenever they write.
+        let is_shared = matches!(&self.snapshot.files[index].target, Target::File(content) if !content.is_whole());
         let state = &mut self.paths[index];
         let before = std::mem::replace(&mut state.stat, looked.observed.stat);
         let seen_before = std::mem::replace(&mut state.looked, true);
@@ -161,6 +163,7 @@ impl Pipeline {
             return match state.drift.take() {
                 Some(_) => self.resolved(index, why, looked),
                 None if seen_before
+                    && !is_shared
                     && why.heard.is_some()
                     && is_other(before.as_ref(), looked.observed.stat.as_ref()) =>
                 {
@@ -169,7 +172,7 @@ impl Pipeline {
                 None => Ok(()),
             };
         }
-        let print = Fingerprint::new(drifts, &looked.observed);
+        let print = Fingerprint::new(looked);
         let known = state
             .drift
             .as_ref()
@@ -197,6 +200,10 @@ impl Pipeline {
             state.drift = Some(ongoing);
             let mut record = self.about(Event::DriftDetected, index, why.cause);
             self.sides(&mut record, index, drifts, &looked.observed);
+            if drifts == [Drift::ContentEquivalent] {
+                // Nothing that reads the file would tell the difference.
+                record.severity = Some(Severity::Info);
+            }
             self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
             let mut notes = Vec::new();
             if unseen > 1 && why.heard.is_some() {
@@ -205,7 +212,7 @@ impl Pipeline {
                 ));
             }
             let declared = &self.snapshot.files[index];
-            notes.extend(describe::detail(declared, &looked.observed));
+            notes.extend(looked.detail.clone());
             if declared.on_drift == Mode::Observe {
                 notes.push("watching only".to_owned());
             }
@@ -248,7 +255,7 @@ impl Pipeline {
         if drifts.is_empty() {
             return Ok(()); // reported, and that is all that is wanted
         }
-        let action = match plan(&drifts, drift.print.found()) {
+        let action = match plan(&self.snapshot.files[index], &drifts, drift.print.found()) {
             Ok(action) => action,
             Err(impossible) => {
                 return self.hold(index, impossible.reason(), impossible.sentence().to_owned());
@@ -319,7 +326,7 @@ impl Pipeline {
         }
         let now = Instant::now();
         let file = std::sync::Arc::clone(&self.snapshot.files[index]);
-        let drifts = compare::differences(&file, &looked.observed);
+        let drifts = looked.drifts.clone();
         // What nobody wants to be put back may stay.
         let is_healed = healable(&file, &drifts).is_empty();
         let state = &mut self.paths[index];
@@ -375,13 +382,13 @@ impl Pipeline {
         }
         let state = &mut self.paths[index];
         if is_healed && !drifts.is_empty() {
-            drift.print = Fingerprint::new(&drifts, &looked.observed);
+            drift.print = Fingerprint::new(looked);
             drift.drifts = drifts;
             drift.failures = 0;
             state.drift = Some(drift);
         } else if !drifts.is_empty() {
             drift.failures += 1;
-            drift.print = Fingerprint::new(&drifts, &looked.observed);
+            drift.print = Fingerprint::new(looked);
             drift.drifts = drifts;
             let retry = FIRST_RETRY
                 .saturating_mul(1 << drift.failures.saturating_sub(1).min(16))

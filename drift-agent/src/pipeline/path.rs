@@ -7,9 +7,11 @@ use drift_common::abi::Kind;
 use crate::{
     compare::Drift,
     heal::Brake,
-    observe::{Decoded, Found, Observed, Settle, Stat},
+    observe::{Decoded, Found, Settle, Stat},
     report::{Cause, FileType},
 };
+
+use super::work::Looked;
 
 /// One path's state. Nothing here is a baseline: every verdict comes from comparing with the declaration.
 #[derive(Debug, Default)]
@@ -138,6 +140,7 @@ pub struct Ongoing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     drifts: Vec<Drift>,
+    face: Option<blake3::Hash>,
     found: Found,
     file_type: Option<FileType>,
     mode: Option<u32>,
@@ -151,17 +154,23 @@ impl Fingerprint {
         &self.found
     }
 
-    pub fn new(drifts: &[Drift], observed: &Observed) -> Fingerprint {
-        let stat = observed.stat.as_ref();
+    pub fn new(looked: &Looked) -> Fingerprint {
+        let stat = looked.observed.stat.as_ref();
+        // Where the differences are known one by one, all else in the file is of no account.
+        let bytes = looked.face.is_none();
         Fingerprint {
-            drifts: drifts.to_vec(),
-            found: observed.found.clone(),
+            drifts: looked.drifts.clone(),
+            face: looked.face,
+            found: match &looked.observed.found {
+                Found::File(digest) => Found::File(digest.filter(|_| bytes)),
+                found => found.clone(),
+            },
             file_type: stat.map(|stat| stat.file_type),
             mode: stat.map(|stat| stat.mode),
             owner: stat.map(|stat| (stat.uid, stat.gid)),
             // Of a directory it says how its file system keeps names.
             size: stat
-                .filter(|stat| stat.file_type == FileType::File)
+                .filter(|stat| stat.file_type == FileType::File && bytes)
                 .map(|stat| stat.size),
         }
     }

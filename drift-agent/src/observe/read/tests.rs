@@ -49,7 +49,7 @@ fn a_file_above_its_bound_is_not_read() {
     let path = dir.path().join("f");
     fs::write(&path, "12345").unwrap();
     for (most, digest) in [(5, Some(blake3::hash(b"12345"))), (4, None)] {
-        let mut content = Content::exact(std::sync::Arc::from(&b"x"[..]));
+        let mut content = Content::exact(Arc::from(&b"x"[..]));
         content.max_size = most;
         let observed = look_as(&sample::declared(&path, Target::File(content)));
         assert_eq!(observed.found, Found::File(digest));
