@@ -38,7 +38,7 @@ pub struct Check {
 
 const EXAMPLES: &str = "\
 Status:
-  0   everything is as declared
+  0   everything is as declared, or says what is declared in another way
   1   a bit: something is there that was not declared
   2   a bit: something declared is missing
   4   a bit: something is there and differs
@@ -131,7 +131,7 @@ impl Check {
             OutputArg::Jsonl => say(&records, Output::Jsonl)?,
             OutputArg::Table => {
                 say(&records, Output::Table)?;
-                super::policy::print(&summary(snapshot.files.len(), records.len(), took))?;
+                super::policy::print(&summary(snapshot.files.len(), &records, took))?;
             }
         }
         Ok(ExitCode::from(status(&records)))
@@ -173,14 +173,23 @@ fn json(records: &[Record]) -> Result<()> {
     }
 }
 
-fn summary(files: usize, drifting: usize, took: Duration) -> String {
+fn summary(files: usize, records: &[Record], took: Duration) -> String {
     let took = took.as_secs_f64();
-    match (files, drifting) {
+    // Of no account to the status, and to the sum neither.
+    let is_other = |record: &&Record| record.drift == [Drift::ContentEquivalent];
+    let others = records.iter().filter(is_other).count();
+    let note = match others {
+        0 => String::new(),
+        others => format!(", {others} of them written in another way"),
+    };
+    match (files, records.len() - others) {
         (0, _) => "the policies declare no paths: nothing to look at\n".to_owned(),
-        (files, 0) => format!("all {files} paths are as declared ({took:.2} s)\n"),
+        (files, 0) => format!("all {files} paths are as declared{note} ({took:.2} s)\n"),
         (files, drifting) => {
             let right = files - drifting;
-            format!("{right} of {files} paths are as declared, {drifting} are not ({took:.2} s)\n")
+            format!(
+                "{right} of {files} paths are as declared{note}, {drifting} are not ({took:.2} s)\n"
+            )
         }
     }
 }

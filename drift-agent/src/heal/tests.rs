@@ -1,5 +1,7 @@
 //! Whatever stands there: plan, execute, look again.
 
+mod structured;
+
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},

@@ -83,12 +83,14 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
             register.seen(host, slot, &declared.path, known);
         });
     }
+    // Before the comparison, which may take its time.
     let overtaken = watch
         .level(slot)
-        .is_ok_and(|level| level != Level::Clean as u32);
+        .is_ok_and(|level| level > Level::Stirred as u32);
+    let slot = watch.slot(slot).ok();
     Looked {
         overtaken,
-        slot: watch.slot(slot).ok(),
+        slot,
         ..Looked::of(declared, observed)
     }
 }
