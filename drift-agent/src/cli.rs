@@ -1,6 +1,9 @@
 //! The command line: one file per subcommand.
 
 mod check;
+mod diff;
+mod difference;
+mod explain;
 mod format;
 mod policy;
 mod run;
@@ -25,6 +28,10 @@ Examples:
       put the declared state back too, and say so in JSON, one record a line
   drift-agent check --policies policies
       look once, say what is not as declared, and end
+  drift-agent diff --policies policies
+      show what differs, secrets hidden
+  drift-agent explain --policies policies /etc/ssh/sshd_config
+      say what is declared of one path, what is there, and what healing would do
   drift-agent policy validate --policies policies
       say all that is wrong with policies, on any machine";
 
@@ -32,6 +39,8 @@ Examples:
 enum Command {
     Run(run::Run),
     Check(check::Check),
+    Diff(diff::Diff),
+    Explain(explain::Explain),
     Policy(policy::Policy),
 }
 
@@ -44,6 +53,8 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(run) => run.run().map(|()| ExitCode::SUCCESS),
         Command::Check(check) => check.run(),
+        Command::Diff(diff) => diff.run(),
+        Command::Explain(explain) => explain.run(),
         Command::Policy(policy) => policy.run(),
     };
     match result {

@@ -12,6 +12,7 @@ mod folder;
 mod rejected;
 mod resolve;
 
+pub use accounts::Names;
 pub use basis::{Basis, Sources};
 pub use changed::Changes;
 pub use drift_common::policy::{

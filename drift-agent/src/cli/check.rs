@@ -57,7 +57,7 @@ enum OutputArg {
 }
 
 /// Threads that look: reading small files is waiting for the kernel, and more than this waits for its locks.
-const MOST_THREADS: usize = 8;
+pub(super) const MOST_THREADS: usize = 8;
 
 /// A scan that takes longer than this shows how far it is, on a terminal.
 const LONG: Duration = Duration::from_secs(1);
@@ -134,7 +134,9 @@ impl Check {
                 super::policy::print(&summary(snapshot.files.len(), &records, took))?;
             }
         }
-        Ok(ExitCode::from(status(&records)))
+        Ok(ExitCode::from(status(
+            records.iter().flat_map(|record| &record.drift),
+        )))
     }
 }
 
@@ -194,12 +196,9 @@ fn summary(files: usize, records: &[Record], took: Duration) -> String {
     }
 }
 
-fn status(records: &[Record]) -> u8 {
-    records
-        .iter()
-        .flat_map(|record| &record.drift)
-        .map(|drift| bit(*drift))
-        .fold(0, |status, bit| status | bit)
+/// The status that these kinds of drift come to.
+pub(super) fn status<'d>(drifts: impl Iterator<Item = &'d Drift>) -> u8 {
+    drifts.fold(0, |status, drift| status | bit(*drift))
 }
 
 /// What a kind of drift adds to the status.

@@ -147,6 +147,54 @@ impl<'r> Accounts<'r> {
     }
 }
 
+/// What ids are called on a host, for people.
+#[derive(Debug, Default)]
+pub struct Names {
+    users: HashMap<u32, String>,
+    groups: HashMap<u32, String>,
+}
+
+impl Names {
+    /// Those of the host whose root is `root`. Where they cannot be read, ids are numbers.
+    #[must_use]
+    pub fn of_host(root: &Path) -> Self {
+        let names = |kind| {
+            let mut names: HashMap<u32, String> = HashMap::new();
+            for (name, id) in Accounts::new(root, kind).read(&mut Basis::new(root)) {
+                let known = names.entry(id).or_insert_with(|| name.clone());
+                // Of several the same one each time.
+                if name < *known {
+                    *known = name;
+                }
+            }
+            names
+        };
+        Self {
+            users: names(USERS),
+            groups: names(GROUPS),
+        }
+    }
+
+    /// A user's name, safe to show; its number, where it has none.
+    #[must_use]
+    pub fn user(&self, id: u32) -> String {
+        named(&self.users, id)
+    }
+
+    /// As [`Names::user`].
+    #[must_use]
+    pub fn group(&self, id: u32) -> String {
+        named(&self.groups, id)
+    }
+}
+
+fn named(names: &HashMap<u32, String>, id: u32) -> String {
+    names.get(&id).map_or_else(
+        || id.to_string(),
+        |name| escape::bytes(name.as_bytes()).into_owned(),
+    )
+}
+
 /// Adds what `text` says to `ids`: lines of fields with colons between them, the first the name and the third the id. The first entry of a
 /// name counts; lines that are none are passed by, as the C library does.
 fn entries(text: &[u8], ids: &mut HashMap<String, u32>) {
