@@ -262,6 +262,83 @@ fn a_missing_shared_file_is_made_and_keeps_what_others_add() -> Result<()> {
 }
 
 #[test]
+fn what_is_hidden_from_people_is_what_healing_writes() -> Result<()> {
+    // B134
+    if !has_probes("what_is_hidden_from_people_is_what_healing_writes") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let [whole, shared, text] = ["whole.json", "shared.json", "text"].map(|name| scene.at(name));
+    let secret = "{\"password\": \"sentinel\"}";
+    let spec = format!(
+        "  files:\n    - {{path: TREE/whole.json, content: {{inline: '{secret}'}}, compare: {{format: json}}, redact: all}}\n    - {{path: TREE/shared.json, content: {{inline: '{secret}'}}, compare: {{format: json, manage: [/password]}}}}\n    - {{path: TREE/text, content: {{inline: \"password = sentinel\\n\"}}}}\n"
+    );
+    scene.declare_spec("1.0.0", HEAL_AT_ONCE, &spec)?;
+    for path in [&whole, &shared] {
+        fs::write(path, "{\"password\": \"other\"}")?;
+    }
+    fs::write(&text, "password = other\n")?;
+    let shown = Command::new(program())
+        .args(["diff", "--policies"])
+        .arg(scene.policies())
+        .output()?;
+    let shown = String::from_utf8(shown.stdout)?;
+    ensure!(
+        shown.contains("•••") && !shown.contains("sentinel") && !shown.contains("other"),
+        "{shown}"
+    );
+    let agent = Agent::start(&scene, &[])?;
+    for path in [&whole, &shared, &text] {
+        agent.event(0, "config.drift.healed", path)?;
+    }
+    for path in [&whole, &shared] {
+        ensure!(fs::read_to_string(path)? == secret);
+    }
+    ensure!(fs::read_to_string(&text)? == "password = sentinel\n");
+    ensure!(!agent.all().contains("sentinel"), "{}", agent.all());
+    Ok(())
+}
+
+#[test]
+fn a_version_that_says_the_same_in_another_way_is_acknowledged_and_changes_nothing() -> Result<()> {
+    // B149
+    if !has_probes(
+        "a_version_that_says_the_same_in_another_way_is_acknowledged_and_changes_nothing",
+    ) {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let spec = |content: &str| {
+        format!(
+            "  files:\n    - {{path: TREE/f, content: {{inline: '{content}'}}, compare: {{format: json}}}}\n"
+        )
+    };
+    let (one, other) = ("{\"a\": 1, \"b\": 2}", "{\"b\": 2, \"a\": 1}");
+    scene.declare_spec("1.0.0", HEAL_AT_ONCE, &spec(one))?;
+    let path = scene.at("f");
+    fs::write(&path, one)?;
+    let before = fs::metadata(&path)?.ino();
+    let agent = Agent::start(&scene, &[])?;
+    let mark = agent.mark();
+    scene.declare_spec("1.0.1", HEAL_AT_ONCE, &spec(other))?;
+    let activated = |records: &[Value]| {
+        let is_it = |record: &&Value| {
+            record["event"] == "config.policy.activated" && record["version"] == "1.0.1"
+        };
+        records.iter().find(is_it).cloned()
+    };
+    agent.wait(mark, "the new version", activated)?;
+    let detected = agent.event(mark, "config.drift.detected", &path)?;
+    ensure!(
+        detected["drift"] == json!(["content-equivalent"]) && detected["cause"] == "policy",
+        "{detected}"
+    );
+    ensure!(agent.stop()?.success());
+    ensure!(fs::read_to_string(&path)? == one && fs::metadata(&path)?.ino() == before);
+    Ok(())
+}
+
+#[test]
 fn check_tells_another_way_of_writing_and_is_status_0() -> Result<()> {
     // B054: nothing, null and no key are different, unless the policy says otherwise.
     if !is_built("check_tells_another_way_of_writing_and_is_status_0") {

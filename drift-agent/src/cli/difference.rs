@@ -140,14 +140,14 @@ impl<'d> Difference<'d> {
             "path": shown(path),
             "policy": policy.name,
             "version": policy.version,
-            "declaredAt": at.to_string(),
+            "declared_at": at.to_string(),
             "drift": self.compared.drifts,
             "declared": state(&declared_side(self.declared)),
             "observed": state(&observed_side(&self.observed)),
             "attributes": rows.collect::<Vec<_>>(),
         });
         let more = [
-            ("pathBytes", path_bytes(path).map(Value::from)),
+            ("path_bytes", path_bytes(path).map(Value::from)),
             ("unexpected", self.names().map(Value::from)),
             ("trouble", self.trouble().map(Value::from)),
             ("content", self.content_value()),

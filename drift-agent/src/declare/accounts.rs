@@ -212,7 +212,26 @@ fn entries(text: &[u8], ids: &mut HashMap<String, u32>) {
 mod tests {
     use std::collections::HashMap;
 
-    use super::entries;
+    use super::{Names, entries};
+
+    #[test]
+    fn ids_have_the_names_of_the_host_they_are_of() {
+        let root = tempfile::tempdir().unwrap();
+        std::fs::create_dir(root.path().join("etc")).unwrap();
+        let users = "toor:x:0:0::/:\nroot:x:0:0::/:\nev\u{1b}il:x:7:7::/:\n";
+        std::fs::write(root.path().join("etc/passwd"), users).unwrap();
+        std::fs::write(root.path().join("etc/group"), "web:x:1002:app\n").unwrap();
+        let names = Names::of_host(root.path());
+        let told = [
+            names.user(0),
+            names.user(7),
+            names.user(8),
+            names.group(1002),
+        ];
+        assert_eq!(told, ["root", "ev\\x1bil", "8", "web"]);
+        let nobody = Names::of_host(&root.path().join("etc"));
+        assert_eq!(nobody.user(0), "0");
+    }
 
     #[test]
     fn lines_that_are_no_entries_are_passed_by() {

@@ -4,6 +4,7 @@ use std::path::Path;
 
 use drift_common::escape;
 use serde_json::{Value, json};
+use unicode_width::UnicodeWidthStr;
 
 use super::Explanation;
 use crate::{
@@ -42,10 +43,10 @@ pub(super) fn explain(
     let plan = planned(&difference);
     let (number, of) = number(snapshot, declared);
     let mut value = difference.value(names);
-    value["isDeclared"] = true.into();
+    value["is_declared"] = true.into();
     value["number"] = number.into();
     value["of"] = of.into();
-    value["onDrift"] = declared.on_drift.name().into();
+    value["on_drift"] = declared.on_drift.name().into();
     value["severity"] = declared.severity.name().into();
     value["plan"] = plan.value(declared);
     Explanation {
@@ -57,7 +58,9 @@ pub(super) fn explain(
 
 /// The how many-th path of its policy it is, in the order in which they are declared.
 fn number(snapshot: &Snapshot, declared: &Declared) -> (usize, usize) {
-    let place = |file: &Declared| (file.at.file.clone(), file.at.line, file.at.column);
+    fn place(file: &Declared) -> (&Path, u32, u32) {
+        (&file.at.file, file.at.line, file.at.column)
+    }
     let of_policy = snapshot
         .files
         .iter()
@@ -155,7 +158,7 @@ fn text(
         _ => format!("{path} is NOT as declared: {}\n", difference.kinds()),
     };
     text.push('\n');
-    let mut say = |what: &str, words: &str| text.push_str(&format!("  {what:10} {words}\n"));
+    let mut say = |what: &str, words: &str| text.push_str(&entry(what, words));
     say(
         "declared",
         &format!(
@@ -167,8 +170,8 @@ fn text(
     );
     say("", &told(&declared_side(declared), names));
     say("on disk", &told(&observed_side(observed), names));
-    for words in rules(declared) {
-        say("compared", &words);
+    for (what, words) in rules(declared) {
+        say(what, &words);
     }
     let whose = if declared.on_drift == policy.mode {
         "as its policy says"
@@ -246,10 +249,46 @@ fn told(state: &State, names: &Names) -> String {
     parts.join("  ")
 }
 
-/// What counts as the same, where that is not the bytes.
-fn rules(declared: &Declared) -> Vec<String> {
-    let Target::File(content) = &declared.target else {
-        return Vec::new();
+/// `what`, and words behind it, which go on under their beginning where a terminal ends.
+fn entry(what: &str, words: &str) -> String {
+    /// What a terminal is taken to have.
+    const COLUMNS: usize = 100;
+    const INDENT: usize = 13;
+    let mut text = format!("  {what:10} ");
+    let mut column = INDENT;
+    for word in words.split(' ') {
+        let width = word.width();
+        if column > INDENT && column + 1 + width > COLUMNS {
+            text.push_str(&format!("\n{:INDENT$}", ""));
+            column = INDENT;
+        } else if column > INDENT {
+            text.push(' ');
+            column += 1;
+        }
+        text.push_str(word);
+        column += width;
+    }
+    text.push('\n');
+    text
+}
+
+/// What counts as the same, where that is not the bytes; what may be in a directory.
+fn rules(declared: &Declared) -> Vec<(&'static str, String)> {
+    let content = match &declared.target {
+        Target::File(content) => content,
+        Target::Directory(Some(exhaustive)) => {
+            let patterns = exhaustive.ignore.patterns().iter();
+            let patterns: Vec<_> = patterns
+                .map(|pattern| escape::name(pattern).to_string())
+                .collect();
+            let ignored = if patterns.is_empty() {
+                String::new()
+            } else {
+                format!(", and names that {} matches", patterns.join(" or "))
+            };
+            return vec![("in it", format!("only what is declared{ignored}"))];
+        }
+        Target::Directory(None) | Target::Symlink(_) | Target::Absent => return Vec::new(),
     };
     let Compare::Structured(rules) = &content.compare else {
         return Vec::new();
@@ -259,9 +298,12 @@ fn rules(declared: &Declared) -> Vec<String> {
             .iter()
             .map(|pointer| escape::name(pointer).to_string())
             .collect();
-        (!shown.is_empty()).then(|| format!("{what} {}", shown.join(", ")))
+        (!shown.is_empty()).then(|| ("", format!("{what} {}", shown.join(", "))))
     };
-    let mut said = vec![format!("as {}, by what it says", rules.format.name())];
+    let mut said = vec![(
+        "compared",
+        format!("as {}, by what it says", rules.format.name()),
+    )];
     said.extend(list(
         "only these, the rest belongs to others:",
         rules.manage.as_deref().unwrap_or_default(),

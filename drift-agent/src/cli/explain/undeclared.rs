@@ -33,24 +33,19 @@ pub(super) fn explain(snapshot: &Snapshot, path: &Path) -> Explanation {
     let above = above(snapshot, path);
     let rule = above.map(|above| (above, rule(above, path)));
     let nearest = nearest(snapshot, path);
-    let texts: Vec<_> = snapshot
-        .files
-        .iter()
-        .map(|file| shown(&file.path))
-        .collect();
     let asked = shown(path);
-    let meant = closest(&asked, texts.iter().map(|text| &**text)).map(str::to_owned);
+    let meant = meant(snapshot, path);
 
     let mut value = json!({
         "path": asked,
-        "isDeclared": false,
+        "is_declared": false,
         "nearest": nearest.iter().map(|file| shown(&file.path)).collect::<Vec<_>>(),
     });
     if let Some(bytes) = path_bytes(path) {
-        value["pathBytes"] = bytes.into();
+        value["path_bytes"] = bytes.into();
     }
     if let Some((above, rule)) = &rule {
-        value["coveredBy"] = covered(above, rule);
+        value["covered_by"] = covered(above, rule);
     }
     let mut text = format!("no policy declares {asked}\n\n");
     match &rule {
@@ -58,9 +53,9 @@ pub(super) fn explain(snapshot: &Snapshot, path: &Path) -> Explanation {
         None => text.push_str("  nothing above it is declared either: it is never looked at\n"),
     }
     if let Some(meant) = &meant {
-        value["didYouMean"] = meant.as_str().into();
+        value["did_you_mean"] = meant.as_str().into();
         text.push_str(&format!("  did you mean {meant}?\n"));
-    } else if !nearest.is_empty() {
+    } else if rule.is_none() && !nearest.is_empty() {
         text.push_str("  nearest:\n");
         for file in nearest {
             text.push_str(&format!("    {}   ({})\n", shown(&file.path), place(file)));
@@ -71,6 +66,18 @@ pub(super) fn explain(snapshot: &Snapshot, path: &Path) -> Explanation {
         text,
         status: 0,
     }
+}
+
+/// The declared path in the same directory that somebody who mistyped its name may have meant.
+fn meant(snapshot: &Snapshot, path: &Path) -> Option<String> {
+    let name = path.file_name()?.to_str()?;
+    let beside = snapshot
+        .files
+        .iter()
+        .filter(|file| file.path.parent() == path.parent());
+    let names = beside.filter_map(|file| file.path.file_name()?.to_str());
+    let meant = closest(name, names)?;
+    Some(shown(&path.with_file_name(meant)).into_owned())
 }
 
 /// The innermost declared path above it.
@@ -121,7 +128,7 @@ fn covered(above: &Declared, rule: &Rule<'_>) -> Value {
         "path": shown(&above.path),
         "policy": above.policy.name,
         "version": above.policy.version,
-        "declaredAt": above.at.to_string(),
+        "declared_at": above.at.to_string(),
         "rule": match rule {
             Rule::Ignored(_) => "ignored",
             Rule::Belongs => "belongs",

@@ -57,6 +57,32 @@ fn a_file_above_its_bound_is_not_read() {
 }
 
 #[test]
+fn a_file_that_is_written_all_the_time_has_no_digest() {
+    // B057
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    fs::write(&path, vec![b'x'; 8 << 20]).unwrap();
+    let end = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (started, writes) = std::sync::mpsc::channel();
+        let (end, path) = (&end, &path);
+        scope.spawn(move || {
+            use std::io::Write;
+            let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+            while !end.load(std::sync::atomic::Ordering::Relaxed) {
+                file.write_all(b"x").unwrap();
+                // Whoever waits for the first is gone at the second.
+                let _gone = started.send(());
+            }
+        });
+        writes.recv().unwrap();
+        let observed = look(path);
+        end.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(observed.found, Found::Unstable);
+    });
+}
+
+#[test]
 fn nothing_that_stands_there_makes_it_hang() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str| dir.path().join(name);
