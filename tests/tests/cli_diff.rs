@@ -350,7 +350,7 @@ ROOT/tree/shared.json is NOT as declared: content (1 value changed)
 
   declared   by p 1.2.0, path 9 of 13 (policies/policy.yaml:25:14)
              file
-  on disk    file  blake3:970a0447bad3…  21 bytes  0640  root:root
+  on disk    file  blake3:1bbf2a9bfad9…  21 bytes  0640  root:root
   compared   as json, by what it says
              only these, the rest belongs to others: `/a`
   on drift   observe, as its own `onDrift` says

@@ -119,7 +119,7 @@ impl Diff {
             }
             Format::Table | Format::Jsonl => {}
             Format::Json | Format::Yaml => {
-                super::policy::print(&output.print(values, String::new))?
+                super::policy::print(&output.print(values, String::new))?;
             }
         }
         Ok(ExitCode::from(status_bits))
