@@ -17,7 +17,7 @@ use crate::{
     heal::{Action, healable, plan},
     observe::Host,
     pipeline::{declared_side, observed_side},
-    report::{State, shown},
+    report::{FileType, State, shown},
 };
 
 /// What healing would do.
@@ -231,7 +231,10 @@ fn text(
 fn told(state: &State, names: &Names) -> String {
     let mut parts = Vec::new();
     parts.extend(state.file_type.map(|known| known.name().to_owned()));
-    parts.push(side(state));
+    // Of what is no file the size says how its file system keeps it.
+    if state.file_type == Some(FileType::File) {
+        parts.push(side(state));
+    }
     let owner = match (state.uid, state.gid) {
         (None, None) => String::new(),
         (uid, gid) => format!(
