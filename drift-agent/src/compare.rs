@@ -1,5 +1,6 @@
 //! What differs between Declared and Observed. Pure: no I/O, no clock, not async.
 
+pub mod attribute;
 mod drift;
 mod file;
 pub mod structured;
@@ -10,7 +11,7 @@ pub use drift::Drift;
 use structured::Verdict;
 
 use crate::{
-    declare::{Declared, Target},
+    declare::{Declared, HardLinks, Target},
     observe::{Found, Observed},
 };
 
@@ -77,7 +78,23 @@ pub fn compare(declared: &Declared, observed: &Observed) -> Compared {
             drifts.push(Drift::Owner);
         }
     }
+    if let (Target::File(content), Some(stat)) = (&declared.target, &observed.stat)
+        && content.hard_links == HardLinks::Report
+        && stat.links > 1
+    {
+        drifts.push(Drift::Hardlinked);
+    }
+    for (_, verdict) in attribute::verdicts(declared, observed) {
+        match verdict {
+            attribute::Verdict::Same => {}
+            attribute::Verdict::Other | attribute::Verdict::Unsupported => {
+                drifts.push(Drift::Xattr);
+            }
+            attribute::Verdict::Unknown(_) => drifts.push(Drift::Unreadable),
+        }
+    }
     drifts.sort_unstable();
+    drifts.dedup();
     compared
 }
 

@@ -14,7 +14,7 @@ use crate::{
     },
     declare::{Content, Declared, Names, Target},
     observe::{Found, Host, Observed, observe},
-    pipeline::{declared_side, observed_side},
+    pipeline::{attribute_differences, declared_side, observed_side},
     report::{FileType, Redactable, Redactor, Shown, State, path_bytes, shown},
 };
 
@@ -105,6 +105,7 @@ impl<'d> Difference<'d> {
                 )
             })
             .collect();
+        lines.extend(self.notes().into_iter().map(|note| format!("  {note}")));
         lines.extend(self.unexpected());
         lines.extend(self.trouble().map(|trouble| format!("  {trouble}")));
         if let Some(contents) = self.contents() {
@@ -148,6 +149,12 @@ impl<'d> Difference<'d> {
         });
         let more = [
             ("path_bytes", path_bytes(path).map(Value::from)),
+            (
+                "notes",
+                Some(self.notes())
+                    .filter(|notes| !notes.is_empty())
+                    .map(Value::from),
+            ),
             ("unexpected", self.names().map(Value::from)),
             ("trouble", self.trouble().map(Value::from)),
             ("content", self.content_value()),
@@ -212,12 +219,24 @@ impl<'d> Difference<'d> {
                 Drift::Content
                 | Drift::ContentEquivalent
                 | Drift::Unexpected
+                | Drift::Xattr
+                | Drift::Hardlinked
                 | Drift::Relocated
                 | Drift::Unreadable
                 | Drift::Unstable => {}
             }
         }
         rows
+    }
+
+    /// Attributes beside mode and owner, and other names of the file.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = attribute_differences(self.declared, &self.observed);
+        if self.compared.drifts.contains(&Drift::Hardlinked) {
+            let links = self.observed.stat.map_or(0, |stat| stat.links);
+            notes.push(format!("hard links: {links}, where one is declared"));
+        }
+        notes
     }
 
     /// Names that may not be in the directory.

@@ -9,8 +9,8 @@ use std::{
 use drift_common::policy;
 
 use super::{
-    ActivePolicy, Backoff, Compare, Content, Declared, FinalNewline, Mode, Position, Severity,
-    Target,
+    ActivePolicy, Backoff, Compare, Content, Declared, FinalNewline, Guard, Mode, Position,
+    Severity, Target,
 };
 use crate::compare::structured::{Absence, Format, Keys, Meaning, Rules};
 
@@ -23,16 +23,21 @@ pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
             version: "1.0.0".into(),
             digest: blake3::hash(b""),
             mode: Mode::Heal,
-            backoff: Backoff {
-                first: Duration::ZERO,
-                factor: 1,
-                cap: Duration::ZERO,
+            guard: Guard {
+                backoff: Backoff {
+                    first: Duration::ZERO,
+                    factor: 1,
+                    cap: Duration::ZERO,
+                },
+                fight: None,
+                ..Guard::default()
             },
         }),
         target,
         mode: None,
         uid: None,
         gid: None,
+        attributes: super::Attributes::default(),
         on_drift: Mode::Heal,
         severity: Severity::default(),
         at: Position {

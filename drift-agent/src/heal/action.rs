@@ -9,13 +9,14 @@ use crate::declare::{Declared, Target};
 pub enum Action {
     /// Put a new file, link or directory as declared in place of whatever stands there.
     Replace,
-    /// Put the managed keys of the file that stands there to their declared values, and set its owner and mode.
+    /// Put the managed keys of the file that stands there to their declared values, and set its attributes.
     Edit,
-    /// What it is and holds is right: set owner and mode on what is there.
+    /// What it is and holds is right: set owner, mode and other attributes on what is there. A file that may have no other name, and has one, is replaced: what is
+    /// there under that name is not ours to change.
     Attributes,
     /// Remove what stands there.
     Remove,
-    /// Remove these names from the directory, and set its owner and mode.
+    /// Remove these names from the directory, and set its attributes.
     Clear(Vec<OsString>),
 }
 
@@ -50,7 +51,7 @@ impl Action {
                 "write a new file with the managed keys as declared and every other byte as it is, sync it, read it back, and put it in the place of what is there"
                     .to_owned()
             }
-            (Action::Attributes, _) => "set its owner and mode, and leave what it holds".to_owned(),
+            (Action::Attributes, _) => "set its attributes, and leave what it holds".to_owned(),
             (Action::Remove, _) | (Action::Replace, Target::Absent) => {
                 "remove what is there; a directory only when it is empty".to_owned()
             }

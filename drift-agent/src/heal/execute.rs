@@ -11,14 +11,14 @@ use thiserror::Error;
 
 use crate::{
     compare::structured::EditError,
-    declare::{Declared, Target},
-    observe::{Host, Stat},
+    declare::{Declared, HardLinks, Target},
+    observe::{Host, Place, Stat},
     report::FileType,
 };
 
 use super::{
     action::Action,
-    edit, other,
+    attribute, edit, other,
     replace::{self, New},
 };
 
@@ -122,7 +122,7 @@ pub fn execute(
             Target::File(content) => edit::edit(host, declared, content),
             Target::Symlink(_) | Target::Absent | Target::Directory(_) => Err(HealError::Changed),
         },
-        Action::Attributes => attributes(host, declared),
+        Action::Attributes => attributes(host, declared, observed),
         Action::Remove => other::absent(host, declared),
         Action::Clear(names) => other::clear(host, declared, names),
         Action::Replace => match &declared.target {
@@ -138,14 +138,18 @@ pub fn execute(
     }
 }
 
-/// Mode and owner of what is there, through one descriptor.
-pub(super) fn attributes(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
+/// Attributes of what is there, through one descriptor.
+pub(super) fn attributes(
+    host: &Host,
+    declared: &Declared,
+    observed: Option<&Stat>,
+) -> Result<Healed, HealError> {
     let (parent, name) = parent_and_name(&declared.path)?;
     let dir = host
         .directory(parent, OFlags::PATH)
         .map_err(|error| unreachable_parent(parent, error))?;
     if let Target::Symlink(_) = declared.target {
-        return other::owner(&dir, &name, declared).map(|()| Healed::default());
+        return other::link_attributes(&dir, &name, declared).map(|()| Healed::default());
     }
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -157,21 +161,40 @@ pub(super) fn attributes(host: &Host, declared: &Declared) -> Result<Healed, Hea
         rustix::fs::ResolveFlags::NO_SYMLINKS,
     )
     .map_err(HealError::at("open the file"))?;
-    set_attributes(file.as_fd(), declared)?;
+    if let Target::File(content) = &declared.target
+        && content.hard_links == HardLinks::Report
+        && fstat(&file).is_ok_and(|stat| stat.st_nlink > 1)
+    {
+        return match &content.meaning {
+            // What it holds says what is declared, and may hold more.
+            Some(_) => edit::apart(host, declared, content),
+            None => replace::replace(host, declared, &New::of(content), observed),
+        };
+    }
+    attribute::without_flags(file.as_fd(), declared, || {
+        set_attributes(file.as_fd(), declared)
+    })?;
     fsync(&file).map_err(HealError::at("sync the file"))?;
     Ok(Healed::default())
 }
 
-/// Owner before mode: a change of owner clears the setuid and setgid bits.
+/// Owner before mode: a change of owner clears the setuid and setgid bits, and capabilities. Access lists after the mode, which sets their mask. The flags are
+/// left to the caller.
 pub(super) fn set_attributes(file: BorrowedFd<'_>, declared: &Declared) -> Result<(), HealError> {
     // The mode as it is must survive the change of owner where none is declared.
     let before = fstat(file)
         .map_err(HealError::at("look at the file"))?
         .st_mode
         & 0o7777;
+    let before = attribute::mode_alone(file, declared, before);
+    let capabilities = attribute::undeclared_capabilities(file, declared);
     set_owner(file, declared.uid, declared.gid)?;
     fchmod(file, Mode::from_raw_mode(declared.mode.unwrap_or(before)))
-        .map_err(HealError::at("set the mode"))
+        .map_err(HealError::at("set the mode"))?;
+    if let Some(capabilities) = capabilities {
+        attribute::put_capabilities(file, &capabilities)?;
+    }
+    attribute::set(Place::Open(file), declared)
 }
 
 /// Asks for a change only where there is one: who may not give files away can still heal all else.

@@ -97,7 +97,7 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
 
 impl Looked {
     /// Compares, on the thread that has looked: a large file takes its time to be understood.
-    fn of(declared: &Declared, mut observed: Observed) -> Looked {
+    pub(super) fn of(declared: &Declared, mut observed: Observed) -> Looked {
         let compared = compare::compare(declared, &observed);
         observed.held = None;
         Looked {

@@ -120,8 +120,10 @@ fn sides(kind: Drift, declared: &State, observed: &State) -> Option<String> {
         | Drift::ContentEquivalent
         | Drift::Missing
         | Drift::Unexpected
+        | Drift::Xattr
         | Drift::LinkTarget
         | Drift::Relocated
+        | Drift::Hardlinked
         | Drift::Unreadable
         | Drift::Unstable => None,
     }

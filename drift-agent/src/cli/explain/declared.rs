@@ -12,7 +12,7 @@ use crate::{
         check::status,
         difference::{Difference, mode, side},
     },
-    compare::{Drift, structured::EditError},
+    compare::{Drift, attribute::out_of_reach, structured::EditError},
     declare::{Compare, Declared, Mode, Names, Snapshot, Target},
     heal::{Action, healable, plan},
     observe::Host,
@@ -80,10 +80,14 @@ fn planned(difference: &Difference<'_>) -> Plan {
     if difference.is_none() {
         return Plan::Nothing;
     }
-    let drifts = healable(declared, &compared.drifts);
+    let drifts = healable(declared, &compared.drifts, out_of_reach(declared, observed));
     if drifts.is_empty() {
         return Plan::Leave(if compared.drifts.contains(&Drift::Unexpected) {
             "what nobody declared stays where it is: `onUnexpected: remove` would say otherwise"
+        } else if compared.drifts.contains(&Drift::Hardlinked) {
+            "which of its names is the one too many, nobody has said"
+        } else if compared.drifts.contains(&Drift::Xattr) {
+            "its file system does not have what is declared"
         } else {
             "it says what is declared, and is left as it is written"
         });
@@ -183,7 +187,7 @@ fn text(
         &format!("{}, {whose}", declared.on_drift.name()),
     );
     if declared.on_drift == Mode::Heal {
-        let backoff = &policy.backoff;
+        let backoff = &policy.guard.backoff;
         if !backoff.first.is_zero() {
             say(
                 "",

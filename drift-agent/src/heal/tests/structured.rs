@@ -185,3 +185,25 @@ fn a_file_larger_than_what_is_understood_is_drift_and_is_not_read_into_memory() 
     assert!(matches!(&whole, Target::File(content) if content.is_whole()));
     assert_eq!(heal(&sample::declared(&path, whole)).unwrap(), []);
 }
+
+#[test]
+fn a_shared_file_with_another_name_gets_its_attributes_apart_from_that_and_keeps_its_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other) = (dir.path().join("f"), dir.path().join("other"));
+    let there = "{ \"a\":1, \"theirs\":2 }";
+    fs::write(&path, there).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o644)).unwrap();
+    fs::hard_link(&path, &other).unwrap();
+    let mut declared = managed(&path, Format::Json, "/a", "{\"a\": 1}");
+    declared.mode = Some(0o600);
+    assert_eq!(
+        differences(&declared, &look(&declared)),
+        [Drift::Mode, Drift::Hardlinked]
+    );
+    assert_eq!(heal(&declared).unwrap(), []);
+    for (path, mode) in [(&path, 0o600), (&other, 0o644)] {
+        assert_eq!(fs::read_to_string(path).unwrap(), there);
+        assert_eq!(fs::metadata(path).unwrap().mode() & 0o7777, mode);
+    }
+    assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 2);
+}
