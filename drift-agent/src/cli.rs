@@ -1,6 +1,9 @@
 //! The command line: one file per subcommand.
 
 mod check;
+mod diff;
+mod difference;
+mod explain;
 mod format;
 mod policy;
 mod run;
@@ -28,6 +31,10 @@ Examples:
       put the declared state back too, and say so in JSON, one record a line
   drift-agent check --policies policies
       look once, say what is not as declared, and end
+  drift-agent diff --policies policies
+      show what differs, secrets hidden
+  drift-agent explain --policies policies /etc/ssh/sshd_config
+      say what is declared of one path, what is there, and what healing would do
   drift-agent policy validate --policies policies
       say all that is wrong with policies, on any machine";
 
@@ -36,6 +43,8 @@ enum Command {
     Snapshot(snapshot::Snapshot),
     Run(run::Run),
     Check(check::Check),
+    Diff(diff::Diff),
+    Explain(explain::Explain),
     Policy(policy::Policy),
 }
 
@@ -49,6 +58,8 @@ pub fn main() -> ExitCode {
         Command::Snapshot(snapshot) => snapshot.run(),
         Command::Run(run) => run.run().map(|()| ExitCode::SUCCESS),
         Command::Check(check) => check.run(),
+        Command::Diff(diff) => diff.run(),
+        Command::Explain(explain) => explain.run(),
         Command::Policy(policy) => policy.run(),
     };
     match result {

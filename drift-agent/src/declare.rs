@@ -32,11 +32,14 @@ use self::{folder::Folder, resolve::Resolve};
 use std::{
     collections::BTreeSet,
     ffi::{OsStr, OsString},
+    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use drift_common::policy::{self, Lineage, MAX_SIZE, Problems};
+
+use crate::compare::structured::Meaning;
 
 /// A policy's part of the snapshot that is the same for all its files.
 #[derive(Debug, PartialEq, Eq)]
@@ -99,7 +102,7 @@ impl Exhaustive {
 }
 
 /// What a file must hold.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct Content {
     pub bytes: Arc<[u8]>,
     /// BLAKE3 of `bytes`.
@@ -110,10 +113,25 @@ pub struct Content {
     pub max_size: u64,
     pub hard_links: HardLinks,
     pub compare: Compare,
+    /// What the bytes say, where they are compared by that.
+    pub meaning: Option<Meaning>,
     pub redact: Redact,
 }
 
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The bytes may be secrets.
+        write!(f, "Content({} bytes, {})", self.bytes.len(), self.digest)
+    }
+}
+
 impl Content {
+    /// Whether all of the file is declared, and not only some of its keys.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.meaning.as_ref().is_none_or(Meaning::is_whole)
+    }
+
     /// These bytes and nothing else.
     #[must_use]
     pub fn exact(bytes: Arc<[u8]>) -> Self {
@@ -124,6 +142,7 @@ impl Content {
             max_size: MAX_SIZE,
             hard_links: HardLinks::default(),
             compare: Compare::Exact,
+            meaning: None,
             redact: Redact::default(),
         }
     }

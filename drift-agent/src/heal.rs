@@ -2,6 +2,7 @@
 
 mod action;
 mod attribute;
+mod edit;
 mod execute;
 mod guard;
 mod other;

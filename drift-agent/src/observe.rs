@@ -14,7 +14,7 @@ pub use attribute::{Place, Reading, read as read_attribute, read_all as read_att
 pub use decode::{Decoded, decode};
 pub use objects::{Directory, Name, Object, Objects};
 pub use read::{
-    Found, Host, Known, Observed, Stat, Times, Unexpected, observe,
+    Found, Held, Host, Known, Observed, Stat, Times, Unexpected, observe,
     take::{Taken, Whole, take},
 };
 pub use register::Register;

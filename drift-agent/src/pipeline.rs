@@ -16,6 +16,7 @@ mod path;
 mod timers;
 mod work;
 
+pub(crate) use attribute::differences as attribute_differences;
 pub(crate) use describe::{
     also_declared, declared as declared_side, detail, observed as observed_side,
 };

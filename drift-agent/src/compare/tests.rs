@@ -20,6 +20,7 @@ fn look(found: Found, mode: u32, uid: u32, gid: u32) -> Observed {
     Observed {
         found,
         body: None,
+        held: None,
         stat: Some(Stat {
             file_type: FileType::File,
             mode,

@@ -199,6 +199,25 @@ impl Names {
     pub fn group(&self, id: u32) -> Principal {
         principal(&self.groups, id)
     }
+
+    /// [`Names::user`], for people.
+    #[must_use]
+    pub fn shown_user(&self, id: u32) -> String {
+        shown(self.user(id))
+    }
+
+    /// [`Names::group`], for people.
+    #[must_use]
+    pub fn shown_group(&self, id: u32) -> String {
+        shown(self.group(id))
+    }
+}
+
+fn shown(principal: Principal) -> String {
+    match principal {
+        Principal::Id(id) => id.to_string(),
+        Principal::Name(name) => name,
+    }
 }
 
 fn principal(names: &HashMap<u32, String>, id: u32) -> Principal {

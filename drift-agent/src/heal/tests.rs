@@ -1,6 +1,7 @@
 //! Whatever stands there: plan, execute, look again.
 
 mod attributes;
+mod structured;
 
 use std::{
     fs,
@@ -33,7 +34,7 @@ fn heal(declared: &Declared) -> Result<Vec<Drift>, HealError> {
         crate::compare::attribute::out_of_reach(declared, &observed),
     );
     if !drifts.is_empty() {
-        let action = plan(&drifts, &observed.found).unwrap();
+        let action = plan(declared, &drifts, &observed.found).unwrap();
         execute(&host(), declared, &action, observed.stat.as_ref())?;
     }
     Ok(differences(declared, &look(declared)))

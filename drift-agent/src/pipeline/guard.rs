@@ -190,7 +190,7 @@ impl Pipeline {
         if drifts.is_empty() {
             return Ok(()); // reported, and that is all that is wanted
         }
-        let action = match plan(&drifts, drift.print.found()) {
+        let action = match plan(&self.snapshot.files[index], &drifts, drift.print.found()) {
             Ok(action) => action,
             Err(impossible) => {
                 return self.hold(index, impossible.reason(), impossible.sentence().to_owned());

@@ -64,6 +64,13 @@ impl Globs {
         &self.patterns
     }
 
+    /// The first pattern that matches `name`.
+    #[must_use]
+    pub fn matching(&self, name: &OsStr) -> Option<&str> {
+        let index = self.set.matches(name).into_iter().min()?;
+        self.patterns.get(index).map(String::as_str)
+    }
+
     #[must_use]
     pub fn matches(&self, name: &OsStr) -> bool {
         self.set.is_match(name)
