@@ -368,7 +368,7 @@ Heal all the same: sudo drift-agent run --policies policies --mode heal
     let (status, out, _) = run(&scene, "explain", &["tree/shared.json"])?;
     ensure!(
         status == 4
-            && out.contains("  cannot     what is there does not parse, and only its other writers can put it right\n             (unparsable)\n"),
+            && out.contains("  cannot     what is there does not parse, and only its other writers can put it right (unparsable)\n"),
         "{status} {out}"
     );
     let (status, out, _) = run(&scene, "explain", &["tree/only", "-o", "json"])?;
