@@ -1,9 +1,12 @@
 //! The command line: one file per subcommand.
 
 mod check;
+mod duration;
 mod format;
+mod history;
 mod policy;
 mod run;
+mod state;
 
 use std::process::ExitCode;
 
@@ -32,6 +35,7 @@ Examples:
 enum Command {
     Run(run::Run),
     Check(check::Check),
+    History(history::History),
     Policy(policy::Policy),
 }
 
@@ -44,6 +48,7 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(run) => run.run().map(|()| ExitCode::SUCCESS),
         Command::Check(check) => check.run(),
+        Command::History(history) => history.run(),
         Command::Policy(policy) => policy.run(),
     };
     match result {

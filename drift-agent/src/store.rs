@@ -5,15 +5,17 @@
 //! <state>/blobs/ab/cdef…   contents by their digest                                   blob
 //! <state>/last-good        the policy folder as it was when it was good last          snapshot
 //! <state>/state.redb       versions seen, active and good; brakes: a cache            state
+//! <state>/history/N.log    what was reported                                          history
 //! ```
 //!
-//! Everything blocks. After a kill or a power cut at any instant each of the three is as it was before or as it should have become, and each
+//! Everything blocks. After a kill or a power cut at any instant each of them is as it was before or as it should have become, and each
 //! can be lost without the others. The folder is held by its descriptor, and no link in it is followed. One process at a time: the agent's lock.
 
 mod blob;
 mod declared;
 mod error;
 mod folder;
+mod history;
 mod room;
 mod snapshot;
 mod state;
@@ -21,6 +23,7 @@ mod state;
 pub use blob::MOST_BLOB;
 pub use declared::InForce;
 pub use error::{Changed, StoreError};
+pub use history::{Bounds, HistoryWriter, MOST_LINE, Past, read as read_history};
 pub use room::Usage;
 pub use snapshot::Restored;
 pub use state::{Activation, HeldBrake, MOST_RETAINED, MOST_VERSIONS, Seen, State};
