@@ -7,6 +7,7 @@ mod history;
 mod policy;
 mod run;
 mod state;
+mod status;
 
 use std::process::ExitCode;
 
@@ -28,6 +29,8 @@ Examples:
       put the declared state back too, and say so in JSON, one record a line
   drift-agent check --policies policies
       look once, say what is not as declared, and end
+  drift-agent status; drift-agent history --since 1h
+      how this node is, and what has happened on it
   drift-agent policy validate --policies policies
       say all that is wrong with policies, on any machine";
 
@@ -36,6 +39,7 @@ enum Command {
     Run(run::Run),
     Check(check::Check),
     History(history::History),
+    Status(status::StatusCommand),
     Policy(policy::Policy),
 }
 
@@ -49,6 +53,7 @@ pub fn main() -> ExitCode {
         Command::Run(run) => run.run().map(|()| ExitCode::SUCCESS),
         Command::Check(check) => check.run(),
         Command::History(history) => history.run(),
+        Command::Status(status) => status.run(),
         Command::Policy(policy) => policy.run(),
     };
     match result {
@@ -59,4 +64,12 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What this machine is called.
+fn node() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
 }

@@ -17,4 +17,6 @@ pub mod heal;
 
 pub mod report;
 
+pub mod serve;
+
 pub mod pipeline;

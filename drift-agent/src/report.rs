@@ -225,6 +225,12 @@ impl Reporter {
         })
     }
 
+    /// Which machine says so.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.form.node
+    }
+
     /// Lines that whoever reads standard output did not get.
     #[must_use]
     pub fn lines_lost(&self) -> u64 {

@@ -26,7 +26,7 @@ pub use error::{Changed, StoreError};
 pub use history::{Bounds, HistoryWriter, MOST_LINE, Past, read as read_history};
 pub use room::Usage;
 pub use snapshot::Restored;
-pub use state::{Activation, HeldBrake, MOST_RETAINED, MOST_VERSIONS, Seen, State};
+pub use state::{Activation, HeldBrake, Known, MOST_RETAINED, MOST_VERSIONS, Seen, State};
 
 use std::{
     path::{Path, PathBuf},
@@ -91,6 +91,19 @@ impl Store {
     /// What was not as it should be when it was opened, and what was done: a sentence each, for people.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// What the state folder of an agent that does not run knows of versions. Changes nothing, locks nothing: of a database that somebody begins to
+    /// write meanwhile nothing is told.
+    ///
+    /// # Errors
+    /// The folder or the database cannot be read.
+    pub fn peek(state_dir: &Path) -> Result<Known, StoreError> {
+        match Folder::named(state_dir) {
+            Ok(folder) => state::peek(&folder),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Known::default()),
+            Err(source) => Err(StoreError::Peek { source }),
+        }
     }
 
     pub fn state(&self) -> &State {

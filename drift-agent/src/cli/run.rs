@@ -4,20 +4,26 @@ use std::{
     fs::{self, File},
     io::{self, IsTerminal},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use rustix::fs::{FlockOperation, flock};
+use tokio::sync::mpsc;
 
-use super::{duration::interval, state::StateFolder};
+use super::{
+    duration::{duration, interval},
+    state::StateFolder,
+};
 use crate::{
     declare::{self, Mode, Rejected, Snapshot},
     observe::{Host, Objects},
     pipeline::{self, Parts},
     probe::{Probe, ProbeSettings, Refused},
     report::{OtlpSettings, Output, Reporter},
+    serve,
     settings::{Sensor, Settings},
     store::{Bounds, DEFAULT_QUOTA, Store},
 };
@@ -43,6 +49,9 @@ pub struct Run {
     /// How often everything is looked at, whatever was seen [default: 10m beside probes, 1s without].
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     scan_interval: Option<Duration>,
+    /// How long everything a version declares must have stayed as declared before it counts as the last known good one.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    soak: Duration,
     /// A table for people, or one JSON record a line (docs/record.schema.json).
     #[arg(short, long, value_enum, default_value_t = OutputArg::Table)]
     output: OutputArg,
@@ -59,6 +68,9 @@ Examples:
   sudo drift-agent run --policies policies
   sudo drift-agent run --policies policies --mode heal
   drift-agent run --policies policies --sensor scan --scan-interval 5s -o jsonl";
+
+/// Requests that wait for the pipeline.
+const REQUESTS: usize = 8;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ModeArg {
@@ -94,6 +106,7 @@ impl Run {
             mode,
             sensor,
             scan_interval,
+            soak,
             output,
             ready_file,
             debug_probes,
@@ -111,6 +124,7 @@ impl Run {
                 SensorArg::Scan => Sensor::Scan,
             },
             scan_interval,
+            soak,
             output: match output {
                 OutputArg::Table => Output::Table,
                 OutputArg::Jsonl => Output::Jsonl,
@@ -151,24 +165,35 @@ fn start(settings: Settings) -> Result<()> {
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(async {
-        let node = rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned();
-        let mut reporter = Reporter::new(settings.output, &node, otlp.as_ref())?;
+        let mut reporter = Reporter::new(settings.output, &super::node(), otlp.as_ref())?;
         if let Err(error) = reporter.keep_history(&settings.state, Bounds::default()) {
             eprintln!("degraded: no history is kept ({error}). All else goes on.");
         }
         let probe = sense(&settings, &snapshot)?;
+        let store = Arc::new(store);
+        let (ask, asked) = mpsc::channel(REQUESTS);
+        let served = serve::serve(
+            &settings.state,
+            ask,
+            Arc::clone(&store),
+            reporter.heals(),
+            settings.soak,
+        );
+        let _served = served
+            .inspect_err(|error| {
+                eprintln!("degraded: no control socket ({error}): `drift-agent status` cannot ask this agent. All else goes on.");
+            })
+            .ok();
         pipeline::run(Parts {
             settings,
-            store: store.into(),
+            store,
             reporter,
             host,
             snapshot,
             basis,
             rejected,
             probe,
+            asked,
         })
         .await
         .map_err(anyhow::Error::from)

@@ -29,6 +29,8 @@ pub enum StoreError {
         denied(.source)
     )]
     History { path: PathBuf, source: io::Error },
+    #[error("cannot read the state folder: {source}{}", denied(.source))]
+    Peek { source: io::Error },
     #[error(
         "another process has the state database open: stop it, or name another folder with --state DIR"
     )]
@@ -69,6 +71,7 @@ impl StoreError {
         match self {
             Self::Folder { .. } => "state-folder",
             Self::History { .. } => "history",
+            Self::Peek { .. } => "state-unreadable",
             Self::Busy => "state-busy",
             Self::Unusable { .. } => "state-unusable",
             Self::Io { .. } => "state-io",
