@@ -1,11 +1,13 @@
 //! The command line: one file per subcommand.
 
 mod check;
+mod completions;
 mod duration;
 mod format;
 mod history;
 mod policy;
 mod run;
+mod size;
 mod state;
 mod status;
 
@@ -41,6 +43,8 @@ enum Command {
     History(history::History),
     Status(status::StatusCommand),
     Policy(policy::Policy),
+    Completions(completions::Completions),
+    Man(completions::Man),
 }
 
 /// Parses the arguments and runs the command. Errors are one sentence on standard error and a non-zero status.
@@ -55,6 +59,8 @@ pub fn main() -> ExitCode {
         Command::History(history) => history.run(),
         Command::Status(status) => status.run(),
         Command::Policy(policy) => policy.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
     };
     match result {
         Ok(status) => status,

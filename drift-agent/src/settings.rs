@@ -27,6 +27,8 @@ pub struct Settings {
     pub scan_interval: Option<Duration>,
     /// A version that was as declared for so long is the last known good one.
     pub soak: Duration,
+    /// Bytes on the disk for contents.
+    pub store_quota: u64,
     pub output: Output,
     pub ready_file: Option<PathBuf>,
     /// Let the kernel programs log what they do.

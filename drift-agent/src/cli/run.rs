@@ -15,6 +15,7 @@ use tokio::sync::mpsc;
 
 use super::{
     duration::{duration, interval},
+    size::quota,
     state::StateFolder,
 };
 use crate::{
@@ -25,7 +26,7 @@ use crate::{
     report::{OtlpSettings, Output, Reporter},
     serve,
     settings::{Sensor, Settings},
-    store::{Bounds, DEFAULT_QUOTA, Store},
+    store::{Bounds, Store},
 };
 
 /// Watch the declared paths, report drift, and put the declared state back where the policy says so.
@@ -52,6 +53,9 @@ pub struct Run {
     /// How long everything a version declares must have stayed as declared before it counts as the last known good one.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     soak: Duration,
+    /// What the contents in the state folder may take of the disk.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = quota)]
+    store_quota: u64,
     /// A table for people, or one JSON record a line (docs/record.schema.json).
     #[arg(short, long, value_enum, default_value_t = OutputArg::Table)]
     output: OutputArg,
@@ -107,6 +111,7 @@ impl Run {
             sensor,
             scan_interval,
             soak,
+            store_quota,
             output,
             ready_file,
             debug_probes,
@@ -125,6 +130,7 @@ impl Run {
             },
             scan_interval,
             soak,
+            store_quota,
             output: match output {
                 OutputArg::Table => Output::Table,
                 OutputArg::Jsonl => Output::Jsonl,
@@ -140,7 +146,7 @@ fn start(settings: Settings) -> Result<()> {
     let otlp = OtlpSettings::from_env()?;
     // One agent for a state folder: two would heal against each other.
     let _lock = lock(&settings.state)?;
-    let store = Store::open(&settings.state, DEFAULT_QUOTA)?;
+    let store = Store::open(&settings.state, settings.store_quota)?;
     for note in store.notes() {
         eprintln!("{note}.");
     }

@@ -59,9 +59,10 @@ fn head(status: &Status) -> String {
     }
     match (&status.last_full_scan, status.full_scan_running_s) {
         (Some(scan), _) => parts.push(format!(
-            "last full scan {} ago ({} files, {})",
+            "last full scan {} ago ({} {}, {})",
             span(scan.age_s),
             scan.files,
+            if scan.files == 1 { "file" } else { "files" },
             milliseconds(scan.took_ns)
         )),
         (None, Some(running)) => {
