@@ -2,7 +2,7 @@
 
 mod table;
 
-use std::{collections::BTreeMap, path::Path, process::ExitCode};
+use std::{path::Path, process::ExitCode};
 
 use anyhow::Result;
 use clap::Args;
@@ -14,7 +14,7 @@ use super::{
     state::StateFolder,
 };
 use crate::{
-    serve::{AskError, Body, Health, PolicyStatus, Reason, Request, Status, ask},
+    serve::{AskError, Body, Health, Lack, PolicyStatus, Reason, Request, Status, ask},
     store::{Known, Store},
 };
 
@@ -78,21 +78,14 @@ const fn exit(health: Health) -> u8 {
 /// What is known without anybody to ask.
 fn without_agent(state: &Path) -> Status {
     let folder = escape::path(state);
-    let mut reasons = vec![Reason {
-        reason: "no-agent".to_owned(),
-        message: format!(
-            "no agent is running with the state folder {folder} (another one: --state DIR)"
-        ),
-    }];
+    let mut reasons = vec![Reason::new(
+        Lack::NoAgent.name(),
+        &format!("no agent is running with the state folder {folder} (another one: --state DIR)"),
+    )];
     let known = Store::peek(state).unwrap_or_else(|error| {
-        reasons.push(Reason {
-            reason: error.reason().to_owned(),
-            message: format!("what the last agent knew cannot be told: {error}"),
-        });
-        Known {
-            active: BTreeMap::new(),
-            last_good: BTreeMap::new(),
-        }
+        let message = format!("what the last agent knew cannot be told: {error}");
+        reasons.push(Reason::new(error.reason(), &message));
+        Known::default()
     });
     let mut last_good = known.last_good;
     let policies = known

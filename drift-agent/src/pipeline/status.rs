@@ -8,8 +8,8 @@ use log::debug;
 use crate::{
     declare::Mode,
     serve::{
-        Asked, Body, Health, Held, HeldPath, LastScan, PolicyStatus, Reason, RecordsLost, Request,
-        SensorStatus, Status, rfc3339,
+        Asked, Body, Health, Held, HeldPath, Lack, LastScan, PolicyStatus, Reason, RecordsLost,
+        Request, SensorStatus, Status, rfc3339,
     },
     settings::Sensor,
 };
@@ -85,23 +85,20 @@ impl Pipeline {
 
     fn reasons(&self, now: Instant, policies: &[PolicyStatus]) -> Vec<Reason> {
         let mut reasons = Vec::new();
-        let mut add = |reason: &str, message: String| {
-            reasons.push(Reason {
-                reason: reason.to_owned(),
-                message: escape::printable(&message).into_owned(),
-            });
+        let mut add = |lack: Lack, message: String| {
+            reasons.push(Reason::new(lack.name(), &message));
         };
         let not_compared: usize = policies.iter().map(|policy| policy.not_compared).sum();
         if not_compared > 0 {
             let all = self.paths.len();
             add(
-                "not-compared",
+                Lack::NotCompared,
                 format!("{not_compared} of {all} paths were not compared yet"),
             );
         }
         if let Some(why) = &self.rejected {
             add(
-                "policies-rejected",
+                Lack::PoliciesRejected,
                 format!(
                     "the policy folder was rejected, the last good policies stay in force: {why}"
                 ),
@@ -111,7 +108,7 @@ impl Pipeline {
             && self.settings.sensor != Sensor::Scan
         {
             add(
-                "no-probes",
+                Lack::NoProbes,
                 format!("no probes, changes are found by scanning: {why}"),
             );
         }
@@ -120,7 +117,7 @@ impl Pipeline {
         let age = now.saturating_duration_since(since);
         if age > interval.saturating_mul(2) + GRACE {
             add(
-                "scan-overdue",
+                Lack::ScanOverdue,
                 format!(
                     "everything was compared {} s ago, and should be every {} s",
                     age.as_secs(),
@@ -129,7 +126,7 @@ impl Pipeline {
             );
         }
         if self.reporter.heals().is_none() {
-            add("no-history", "no history is kept".to_owned());
+            add(Lack::NoHistory, "no history is kept".to_owned());
         }
         reasons
     }

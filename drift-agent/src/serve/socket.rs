@@ -24,6 +24,19 @@ use super::{
 };
 use crate::{report::Heals, store::Store};
 
+/// Why there may be no answer: every reason.
+#[cfg(test)]
+pub(super) const REFUSALS: [&str; 8] = [
+    "bad-request",
+    "version",
+    "unknown-request",
+    "forbidden",
+    "too-slow",
+    "busy",
+    "ending",
+    "failed",
+];
+
 /// Connections at once; others wait in the kernel's queue.
 const MOST_CONNECTIONS: usize = 8;
 
@@ -149,11 +162,11 @@ async fn connection(mut stream: UnixStream, desk: &Desk) -> io::Result<()> {
     timeout(FOR_READING, answer).await?
 }
 
-fn refused(reason: &str, message: &str) -> Body {
+fn refused(reason: &'static str, message: &str) -> Body {
     Body::Error(refusal(reason, message))
 }
 
-fn refusal(reason: &str, message: &str) -> Refusal {
+fn refusal(reason: &'static str, message: &str) -> Refusal {
     Refusal {
         reason: reason.to_owned(),
         message: message.to_owned(),

@@ -2,6 +2,7 @@
 
 use std::time::SystemTime;
 
+use drift_common::escape::printable;
 use serde::{Deserialize, Serialize};
 
 /// In a word.
@@ -71,11 +72,59 @@ pub struct Status {
     pub store: Option<StoreStatus>,
 }
 
+/// Why a node is not simply what its files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// The first look at everything has not ended.
+    NotCompared,
+    PoliciesRejected,
+    NoProbes,
+    /// Everything should have been compared again long since.
+    ScanOverdue,
+    NoHistory,
+    NoAgent,
+}
+
+impl Lack {
+    /// Every one.
+    pub const ALL: [Lack; 6] = [
+        Lack::NotCompared,
+        Lack::PoliciesRejected,
+        Lack::NoProbes,
+        Lack::ScanOverdue,
+        Lack::NoHistory,
+        Lack::NoAgent,
+    ];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Lack::NotCompared => "not-compared",
+            Lack::PoliciesRejected => "policies-rejected",
+            Lack::NoProbes => "no-probes",
+            Lack::ScanOverdue => "scan-overdue",
+            Lack::NoHistory => "no-history",
+            Lack::NoAgent => "no-agent",
+        }
+    }
+}
+
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Reason {
-    /// One of a closed, documented set.
+    /// The name of a [`Lack`], or of an error of the store.
     pub reason: String,
     pub message: String,
+}
+
+impl Reason {
+    /// `message`: a sentence, which may quote names of strangers.
+    #[must_use]
+    pub fn new(reason: &str, message: &str) -> Reason {
+        Reason {
+            reason: reason.to_owned(),
+            message: printable(message).into_owned(),
+        }
+    }
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -156,4 +205,25 @@ pub struct StoreStatus {
 pub fn rfc3339(time: SystemTime) -> String {
     let time = jiff::Timestamp::try_from(time).unwrap_or_default();
     format!("{time:.3}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/control.md"));
+
+    #[test]
+    fn the_page_about_status_names_all_there_is() {
+        let names = Lack::ALL
+            .map(Lack::name)
+            .into_iter()
+            .chain(Health::ALL.map(Health::name));
+        for name in names {
+            assert!(PAGE.contains(&format!("| `{name}`")), "{name}");
+        }
+        for reason in crate::serve::socket::REFUSALS {
+            assert!(PAGE.contains(&format!("`{reason}`")), "{reason}");
+        }
+    }
 }
