@@ -173,7 +173,11 @@ fn the_one_whose_disk_is_full() {
     let left = reporter.flush(Duration::from_secs(2)).expect("a sink");
     assert!(left.unkept > 0 && reporter.unkept() > 0, "{left:?}");
     let whole = kept(std::path::Path::new(&state));
-    assert!(!whole.is_empty() && whole.len() < MANY / 2, "{}", whole.len());
+    assert!(
+        !whole.is_empty() && whole.len() < MANY / 2,
+        "{}",
+        whole.len()
+    );
     // There is room again.
     let mut limit = getrlimit(Resource::Fsize);
     limit.current = limit.maximum;
