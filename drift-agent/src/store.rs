@@ -27,7 +27,9 @@ pub use error::{Changed, StoreError};
 pub use history::{Bounds, HistoryWriter, MOST_LINE, Past, read as read_history};
 pub use room::Usage;
 pub use snapshot::Restored;
-pub use state::{Activation, HeldBrake, Known, MOST_RETAINED, MOST_VERSIONS, Seen, State};
+pub use state::{
+    Activation, HeldBrake, Known, Longest, MOST_RETAINED, MOST_VERSIONS, Seen, Spent, State,
+};
 
 use std::{
     path::{Path, PathBuf},
