@@ -189,3 +189,18 @@ fn what_stands_there_against_every_target() {
         );
     }
 }
+
+#[test]
+fn what_a_link_holds_is_a_text_and_not_a_path() {
+    // Equal as paths; the first of them leads nowhere where `a` is a file.
+    for text in ["a/", "./a", "a/.", "b/../a", "A"] {
+        let declared = sample::declared("/etc/f", Target::Symlink("a".into()));
+        let observed = look(Found::Link(text.into()), 0o777, 0, 0);
+        assert_eq!(
+            differences(&declared, &observed),
+            [Drift::LinkTarget],
+            "{text}"
+        );
+        assert_ne!(Target::Symlink("a".into()), Target::Symlink(text.into()));
+    }
+}

@@ -174,7 +174,7 @@ impl<'a> Resolve<'a> {
         } = link;
         let uid = id(&mut self.users, owner, self.basis, self.problems);
         let gid = id(&mut self.groups, group, self.basis, self.problems);
-        let target = Target::Symlink(target.clone());
+        let target = Target::Symlink(target.clone().into_os_string());
         Some(Declared {
             uid: uid?,
             gid: gid?,
