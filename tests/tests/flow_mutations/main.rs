@@ -15,7 +15,7 @@ use std::{
 
 use anyhow::{Context, Result, bail, ensure};
 use drift_tests::{
-    agent::{is_built, program},
+    agent::{Agent, has_probes, is_built, program},
     scene::Scene,
     skip::skip,
 };
@@ -142,7 +142,7 @@ fn check(scene: &Scene) -> Result<(i32, BTreeMap<PathBuf, String>)> {
     Ok((status, found))
 }
 
-/// The cells that are not as the table says.
+/// The cells that are not as the table says, and how many there are in all.
 fn wrong(
     kind: Kind,
     rows: &[Row],
@@ -174,77 +174,154 @@ fn wrong(
     (cells, text)
 }
 
+/// The table, laid out on every file system that this machine has.
+#[derive(Debug)]
+struct Play {
+    rows: Vec<Row>,
+    stages: Vec<(Kind, PathBuf)>,
+    // Before the scene: what is mounted in it goes first.
+    mounts: Mounts,
+    scene: Scene,
+}
+
+impl Play {
+    fn lay_out(test: &str) -> Result<Play> {
+        let scene = Scene::new()?;
+        let mut play = Play {
+            rows: rows()?,
+            stages: Vec::new(),
+            mounts: Mounts::of(&scene),
+            scene,
+        };
+        fs::write(play.scene.policies().join("declared"), declared())?;
+        for kind in Kind::ALL {
+            if let Some(lacks) = kind.lacks() {
+                skip(&format!("{test} ({})", kind.name()), &lacks);
+                continue;
+            }
+            let lay_out = |place: &Path| -> Result<()> {
+                for (number, row) in play.rows.iter().enumerate() {
+                    for cell in cells(place, number, row, kind.name()) {
+                        cell.prepare()?;
+                    }
+                }
+                Ok(())
+            };
+            let tree = kind.mount(&play.scene.elsewhere().join(kind.name()), lay_out);
+            let tree = tree.with_context(|| kind.name())?;
+            declare(&play.scene, kind, &play.rows, &tree)?;
+            play.stages.push((kind, tree));
+        }
+        Ok(play)
+    }
+
+    fn mutate(&self) -> Result<()> {
+        for (kind, tree) in &self.stages {
+            for (number, row) in self.rows.iter().enumerate() {
+                let mutate = mutation::find(row.mutation)
+                    .with_context(|| format!("nobody knows how: {}", row.mutation))?;
+                for cell in cells(tree, number, row, kind.name()) {
+                    mutate(&cell).with_context(|| {
+                        format!("{}: {}: {}", kind.name(), row.mutation, cell.column.name())
+                    })?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Holds what was found against the table: how many cells that were.
+    fn judge(&self, mut found: BTreeMap<PathBuf, String>) -> Result<usize> {
+        let mut all = 0;
+        let mut text = String::new();
+        for (kind, tree) in &self.stages {
+            let (cells, wrong) = wrong(*kind, &self.rows, tree, &mut found);
+            all += cells;
+            text.push_str(&wrong);
+        }
+        if !text.is_empty() {
+            let [of, mutation, target, expected, found] =
+                ["of", "mutation", "target", "expected", "found"];
+            bail!("wrong:\n{of:<8}{mutation:<46}{target:<12}{expected:<20}{found}\n{text}");
+        }
+        ensure!(found.is_empty(), "paths that nobody asked about: {found:?}");
+        Ok(all)
+    }
+
+    fn end(self, cells: usize) -> Result<()> {
+        println!(
+            "{} mutations, {} targets, {} file systems: {cells} cells, all right",
+            self.rows.len(),
+            Column::ALL.len(),
+            self.stages.len()
+        );
+        self.mounts.clear()
+    }
+}
+
+fn may_mount(test: &str) -> bool {
+    let root = rustix::process::geteuid().is_root();
+    if !root {
+        skip(test, "mounting file systems and making devices need root");
+    }
+    root
+}
+
 #[test]
 fn every_mutation_of_every_target_has_exactly_its_kinds_of_drift() -> Result<()> {
     const TEST: &str = "every_mutation_of_every_target_has_exactly_its_kinds_of_drift";
-    if !is_built(TEST) {
+    if !is_built(TEST) || !may_mount(TEST) {
         return Ok(());
     }
-    if !rustix::process::geteuid().is_root() {
-        skip(TEST, "mounting file systems and making devices need root");
-        return Ok(());
-    }
-    let rows = rows()?;
-    let scene = Scene::new()?;
-    let mounts = Mounts::of(&scene);
-    fs::write(scene.policies().join("declared"), declared())?;
-
-    let mut stages = Vec::new();
-    for kind in Kind::ALL {
-        if let Some(lacks) = kind.lacks() {
-            skip(&format!("{TEST} ({})", kind.name()), &lacks);
-            continue;
-        }
-        let lay_out = |place: &Path| -> Result<()> {
-            for (number, row) in rows.iter().enumerate() {
-                for cell in cells(place, number, row, kind.name()) {
-                    cell.prepare()?;
-                }
-            }
-            Ok(())
-        };
-        let tree = kind.mount(&scene.elsewhere().join(kind.name()), lay_out);
-        let tree = tree.with_context(|| kind.name())?;
-        declare(&scene, kind, &rows, &tree)?;
-        stages.push((kind, tree));
-    }
-    let (status, found) = check(&scene)?;
+    let play = Play::lay_out(TEST)?;
+    let (status, found) = check(&play.scene)?;
     ensure!(
         status == 0 && found.is_empty(),
         "laid out, and not as declared: {found:?}"
     );
+    play.mutate()?;
+    let (status, found) = check(&play.scene)?;
+    let cells = play.judge(found)?;
+    ensure!(status == 7, "unexpected, missing and changed: {status}");
+    play.end(cells)
+}
 
-    for (kind, tree) in &stages {
-        for (number, row) in rows.iter().enumerate() {
-            let mutate = mutation::find(row.mutation)
-                .with_context(|| format!("nobody knows how: {}", row.mutation))?;
-            for cell in cells(tree, number, row, kind.name()) {
-                mutate(&cell).with_context(|| {
-                    format!("{}: {}: {}", kind.name(), row.mutation, cell.column.name())
-                })?;
-            }
+/// What was last said of each path that is not as declared.
+fn verdicts(records: &[Value]) -> BTreeMap<PathBuf, String> {
+    let mut verdicts = BTreeMap::new();
+    for record in records {
+        let Some(path) = record["path"].as_str().map(PathBuf::from) else {
+            continue;
+        };
+        if record["event"] == "config.drift.detected" {
+            let kinds = record["drift"].as_array().into_iter().flatten();
+            let kinds: Vec<&str> = kinds.filter_map(Value::as_str).collect();
+            verdicts.insert(path, kinds.join("+"));
+        } else if record["event"] == "config.drift.resolved" {
+            verdicts.remove(&path);
         }
     }
-    let (status, mut found) = check(&scene)?;
-    let mut all = 0;
-    let mut text = String::new();
-    for (kind, tree) in &stages {
-        let (cells, wrong) = wrong(*kind, &rows, tree, &mut found);
-        all += cells;
-        text.push_str(&wrong);
+    verdicts
+}
+
+#[test]
+fn the_kernel_tells_of_every_mutation_that_counts() -> Result<()> {
+    const TEST: &str = "the_kernel_tells_of_every_mutation_that_counts";
+    if !has_probes(TEST) || !may_mount(TEST) {
+        return Ok(());
     }
-    let head = ["of", "mutation", "target", "expected", "found"];
-    if !text.is_empty() {
-        let [of, mutation, target, expected, found] = head;
-        bail!("wrong:\n{of:<8}{mutation:<46}{target:<12}{expected:<20}{found}\n{text}");
-    }
-    ensure!(found.is_empty(), "paths that nobody asked about: {found:?}");
-    ensure!(status == 7, "unexpected, missing and changed: {status}");
-    println!(
-        "{} mutations, {} targets, {} file systems: {all} cells, all right",
-        rows.len(),
-        Column::ALL.len(),
-        stages.len()
-    );
-    mounts.clear()
+    let play = Play::lay_out(TEST)?;
+    let agent = Agent::start(&play.scene, &["--sensor", "tracepoint"])?;
+    let mark = agent.mark();
+    play.mutate()?;
+    // Whatever is told in between, in the end each path is judged as it is then.
+    let settled = agent.wait(mark, "the table", |records| {
+        play.judge(verdicts(records)).ok()
+    });
+    let cells = match settled {
+        Ok(cells) => cells,
+        Err(_) => play.judge(verdicts(&agent.since(mark)))?,
+    };
+    ensure!(agent.stop()?.success());
+    play.end(cells)
 }

@@ -121,7 +121,10 @@ impl Kind {
                     .map(|argument| (*argument).into())
                     .collect();
                 arguments.push(text(&image));
-                tool(program, &arguments)?;
+                // What it has to say is of interest only when it fails.
+                let made = Command::new(program).args(&arguments).output()?;
+                let said = String::from_utf8_lossy(&made.stderr);
+                ensure!(made.status.success(), "{program}: {said}");
                 tool("mount", &["-o", "loop", &text(&image), &text(&tree)])?;
                 lay_out(&tree)?;
             }
