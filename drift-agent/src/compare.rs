@@ -18,6 +18,10 @@ pub fn differences(declared: &Declared, observed: &Observed) -> Vec<Drift> {
     let mut drifts = match (&declared.target, &observed.found) {
         (_, Found::Relocated) => return vec![Drift::Relocated],
         (Target::Absent, Found::Absent) => return Vec::new(),
+        // Nobody could say whether anything is there.
+        (Target::Absent, Found::Unreadable(_)) if observed.stat.is_none() => {
+            return vec![Drift::Unreadable];
+        }
         // Whatever it is.
         (Target::Absent, _) => return vec![Drift::Unexpected],
         (_, Found::Absent) => return vec![Drift::Missing],

@@ -204,3 +204,12 @@ fn what_a_link_holds_is_a_text_and_not_a_path() {
         assert_ne!(Target::Symlink("a".into()), Target::Symlink(text.into()));
     }
 }
+
+#[test]
+fn where_nobody_can_look_nothing_is_said_to_be_unexpected() {
+    let declared = sample::declared("/etc/f", Target::Absent);
+    let mut observed = look(Found::Unreadable(ErrorKind::PermissionDenied), 0o644, 0, 0);
+    assert_eq!(differences(&declared, &observed), [Drift::Unexpected]);
+    observed.stat = None;
+    assert_eq!(differences(&declared, &observed), [Drift::Unreadable]);
+}
