@@ -87,6 +87,8 @@ impl HealError {
     }
 }
 
+const SEPARATED: &str = "it had another name (a hard link), which is left as it is";
+
 /// Does it. Blocking: writes and syncs.
 pub fn execute(
     host: &Host,
@@ -94,8 +96,22 @@ pub fn execute(
     action: &Action,
     observed: Option<&Stat>,
 ) -> Result<Healed, HealError> {
+    // What has another name is not this path's alone: its attributes are that name's too, which nobody may have declared, or otherwise.
+    let is_shared = observed.is_some_and(|stat| stat.links > 1);
     match action {
-        Action::Attributes => attributes(host, declared),
+        Action::Attributes => match &declared.target {
+            Target::File(content) if is_shared => {
+                let mut healed = replace::replace(host, declared, content, observed)?;
+                healed.notes.push(SEPARATED.to_owned());
+                Ok(healed)
+            }
+            Target::Symlink(target) if is_shared => {
+                let mut healed = other::link(host, declared, target)?;
+                healed.notes.push(SEPARATED.to_owned());
+                Ok(healed)
+            }
+            _ => attributes(host, declared),
+        },
         Action::Remove => other::absent(host, declared),
         Action::Clear(names) => other::clear(host, declared, names),
         Action::Replace => match &declared.target {

@@ -147,3 +147,26 @@ fn what_nobody_declared_goes_only_where_that_is_said() {
     assert_eq!(error.reason(), "directory-in-the-way");
     assert!(path.join("a-full/x").exists() && !path.join("stray").exists());
 }
+
+#[test]
+fn another_name_of_what_is_healed_is_left_as_it_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other) = (dir.path().join("p"), dir.path().join("other"));
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    fs::write(&path, "x").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::hard_link(&path, &other).unwrap();
+    let mut declared = sample::declared(&path, sample::file(b"x"));
+    declared.mode = Some(0o600);
+    assert_eq!(heal(&declared).unwrap(), []);
+    assert_eq!((mode(&path), mode(&other)), (0o600, 0o640));
+    // Two declared names of one file, of which each wants another mode, come to rest.
+    let mut second = sample::declared(&other, sample::file(b"x"));
+    second.mode = Some(0o644);
+    fs::remove_file(&other).unwrap();
+    fs::hard_link(&path, &other).unwrap();
+    for declared in [&declared, &second] {
+        assert_eq!(heal(declared).unwrap(), []);
+    }
+    assert_eq!((mode(&path), mode(&other)), (0o600, 0o644));
+}
