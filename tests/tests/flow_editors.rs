@@ -53,12 +53,13 @@ os.unlink(path + '~')
 
 /// A nameless file, which gets its name when it is complete.
 const NAMELESS: &str = "
-import os, sys
+import ctypes, os, sys
 path, text = sys.argv[1], sys.argv[2]
 new = os.open(os.path.dirname(path), os.O_TMPFILE | os.O_WRONLY, 0o644)
 os.write(new, text.encode())
 here = os.path.join(os.path.dirname(path), 'named')
-os.link(f'/proc/self/fd/{new}', here, follow_symlinks=True)
+libc = ctypes.CDLL(None, use_errno=True)
+assert libc.linkat(-100, f'/proc/self/fd/{new}'.encode(), -100, here.encode(), 0x400) == 0, ctypes.get_errno()
 os.rename(here, path)
 ";
 
