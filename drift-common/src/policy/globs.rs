@@ -65,6 +65,7 @@ mod tests {
 
     use super::Globs;
 
+    /// B073.
     #[test]
     fn names_that_match() {
         #[track_caller]
