@@ -4,7 +4,7 @@ use std::{
     ffi::{OsStr, OsString},
     fs,
     os::unix::ffi::OsStrExt,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, PermissionsExt},
     path::PathBuf,
 };
 
@@ -459,8 +459,7 @@ fn the_way_to_it(name: &str) -> Option<Mutation> {
         },
         "parent closed to all" => |cell| {
             let parent = fs::File::open(cell.parent())?;
-            let closed = std::os::unix::fs::PermissionsExt::from_mode(0);
-            Ok(parent.set_permissions(closed)?)
+            Ok(parent.set_permissions(fs::Permissions::from_mode(0o000))?)
         },
         _ => return None,
     };

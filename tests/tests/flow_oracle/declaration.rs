@@ -85,9 +85,9 @@ pub fn declaration() -> impl Strategy<Value = Declaration> {
         let mut kept = Declaration::new();
         // What is beneath a path comes after it.
         for (path, said) in all {
-            let above = (1..path.len()).filter_map(|length| kept.get(&path[..length]));
+            let mut above = (1..path.len()).filter_map(|length| kept.get(&path[..length]));
             let fits = |said: &Said| matches!(said.target, Target::Directory { .. });
-            if above.map(fits).all(|fits| fits) {
+            if above.all(fits) {
                 kept.insert(path, said);
             }
         }
