@@ -1,6 +1,7 @@
 //! Putting the declared state back: decide (pure), hold back (pure), write (the only writer of the host).
 
 mod action;
+mod attribute;
 mod execute;
 mod guard;
 mod other;

@@ -6,6 +6,7 @@
 //!
 //! One task owns all state. Looking and healing block, so they run on a small pool of threads as [`work::Job`]s and come back as [`Wake::Done`].
 
+mod attribute;
 mod describe;
 mod drain;
 mod judge;
@@ -14,7 +15,9 @@ mod path;
 mod timers;
 mod work;
 
-pub(crate) use describe::{declared as declared_side, detail, observed as observed_side};
+pub(crate) use describe::{
+    also_declared, declared as declared_side, detail, observed as observed_side,
+};
 pub use work::remove_leftovers;
 
 use std::{

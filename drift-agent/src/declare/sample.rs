@@ -27,6 +27,7 @@ pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
         mode: None,
         uid: None,
         gid: None,
+        attributes: super::Attributes::default(),
         on_drift: Mode::Heal,
         severity: Severity::default(),
         at: Position {

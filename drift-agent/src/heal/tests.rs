@@ -1,5 +1,7 @@
 //! Whatever stands there: plan, execute, look again.
 
+mod attributes;
+
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
@@ -25,7 +27,11 @@ fn look(declared: &Declared) -> Observed {
 /// Heals once, and says what is left.
 fn heal(declared: &Declared) -> Result<Vec<Drift>, HealError> {
     let observed = look(declared);
-    let drifts = healable(declared, &differences(declared, &observed));
+    let drifts = healable(
+        declared,
+        &differences(declared, &observed),
+        crate::compare::attribute::out_of_reach(declared, &observed),
+    );
     if !drifts.is_empty() {
         let action = plan(&drifts, &observed.found).unwrap();
         execute(&host(), declared, &action, observed.stat.as_ref())?;

@@ -1,6 +1,6 @@
 //! A look or a heal has come back: compare, plan, guard, and say what came of it.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use drift_common::abi::Kind;
 
@@ -8,7 +8,7 @@ use crate::{
     compare::{self, Drift},
     declare::Mode,
     heal::{HealError, Healed, Verdict, healable, plan},
-    observe::{Stat, VANISHED},
+    observe::{Observed, Stat, VANISHED},
     report::{Event, FileType, Outcome, Record},
 };
 
@@ -114,6 +114,15 @@ impl Pipeline {
             self.timers.set_no_later(Timer::Path(index), at);
             return Ok(());
         }
+        if state.drift.is_none()
+            && let Some(at) = just_linked(&drifts, state.stat.as_ref(), &looked.observed, now)
+        {
+            // Another declared path may be the same file: both are to be told with the other.
+            state.stat = looked.observed.stat;
+            state.why.get_or_insert(why);
+            self.timers.set_no_later(Timer::Path(index), at);
+            return Ok(());
+        }
         if drifts == [Drift::Unstable] && state.overtaken < MOST_OVERTAKEN {
             state.overtaken += 1;
             state.why.get_or_insert(why);
@@ -171,7 +180,7 @@ impl Pipeline {
                 None => Ok(()),
             };
         }
-        let print = Fingerprint::new(drifts, &looked.observed);
+        let print = Fingerprint::new(&self.snapshot.files[index], drifts, &looked.observed);
         let known = state
             .drift
             .as_ref()
@@ -208,6 +217,9 @@ impl Pipeline {
             }
             let declared = &self.snapshot.files[index];
             notes.extend(describe::detail(declared, &looked.observed));
+            if drifts.contains(&Drift::Hardlinked) {
+                notes.extend(self.same_inode(index));
+            }
             if declared.on_drift == Mode::Observe {
                 notes.push("watching only".to_owned());
             }
@@ -215,6 +227,19 @@ impl Pipeline {
             self.reporter.report(&record)?;
         }
         self.decide(index)
+    }
+
+    /// The other declared paths that are known to be the same file.
+    fn same_inode(&self, index: usize) -> Option<String> {
+        let inode = |stat: &Stat| (stat.ino, stat.dev);
+        let own = self.paths[index].stat.as_ref().map(inode)?;
+        let others = self.paths.iter().zip(&self.snapshot.files).enumerate();
+        let others = others
+            .filter(|(other, (state, _))| {
+                *other != index && state.stat.as_ref().map(inode) == Some(own)
+            })
+            .map(|(_, (_, file))| &file.path);
+        describe::also_declared(others)
     }
 
     fn resolved(&mut self, index: usize, why: &Why, looked: &Looked) -> Result<(), PipelineError> {
@@ -246,7 +271,8 @@ impl Pipeline {
         let Some(drift) = &mut state.drift else {
             return Ok(());
         };
-        let drifts = healable(&self.snapshot.files[index], &drift.drifts);
+        let declared = &self.snapshot.files[index];
+        let drifts = healable(declared, &drift.drifts, drift.print.out_of_reach());
         if drifts.is_empty() {
             return Ok(()); // reported, and that is all that is wanted
         }
@@ -323,7 +349,8 @@ impl Pipeline {
         let file = std::sync::Arc::clone(&self.snapshot.files[index]);
         let drifts = compare::differences(&file, &looked.observed);
         // What nobody wants to be put back may stay.
-        let is_healed = healable(&file, &drifts).is_empty();
+        let out_of_reach = compare::attribute::out_of_reach(&file, &looked.observed);
+        let is_healed = healable(&file, &drifts, out_of_reach).is_empty();
         let state = &mut self.paths[index];
         state.busy = None;
         state.brake.tried(now, &file.policy.backoff);
@@ -377,13 +404,13 @@ impl Pipeline {
         }
         let state = &mut self.paths[index];
         if is_healed && !drifts.is_empty() {
-            drift.print = Fingerprint::new(&drifts, &looked.observed);
+            drift.print = Fingerprint::new(&file, &drifts, &looked.observed);
             drift.drifts = drifts;
             drift.failures = 0;
             state.drift = Some(drift);
         } else if !drifts.is_empty() {
             drift.failures += 1;
-            drift.print = Fingerprint::new(&drifts, &looked.observed);
+            drift.print = Fingerprint::new(&file, &drifts, &looked.observed);
             drift.drifts = drifts;
             let retry = FIRST_RETRY
                 .saturating_mul(1 << drift.failures.saturating_sub(1).min(16))
@@ -437,6 +464,30 @@ fn coming_back(drifts: &[Drift], why: &Why, now: Instant) -> Option<Instant> {
     Some(now + rest)
 }
 
+/// Who replaces a file may give the old one a second name for a moment, to keep it: told is one that stays. `before`: as it was last seen; what was never seen is
+/// looked at once more too, when the other declared paths have been seen.
+fn just_linked(
+    drifts: &[Drift],
+    before: Option<&Stat>,
+    observed: &Observed,
+    now: Instant,
+) -> Option<Instant> {
+    const STAYS: Duration = Duration::from_secs(1);
+    if drifts != [Drift::Hardlinked] {
+        return None;
+    }
+    if before.is_none() {
+        return Some(now + STAYS);
+    }
+    let (seconds, nanoseconds) = observed.stat.as_ref()?.times.ctime;
+    let seconds = u64::try_from(seconds).ok()?;
+    let changed = UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))?;
+    // A clock that was set back makes it the future: it is told.
+    let age = SystemTime::now().duration_since(changed).ok()?;
+    let rest = STAYS.checked_sub(age).filter(|rest| !rest.is_zero())?;
+    Some(now + rest)
+}
+
 /// Whether something happened to the path itself, whatever it holds now: a directory has other times whenever something happens in it.
 fn is_other(before: Option<&Stat>, now: Option<&Stat>) -> bool {
     let own = |stat: &Stat| {
@@ -445,6 +496,7 @@ fn is_other(before: Option<&Stat>, now: Option<&Stat>) -> bool {
             stat.mode,
             stat.uid,
             stat.gid,
+            stat.flags,
             stat.ino,
             stat.dev,
         )

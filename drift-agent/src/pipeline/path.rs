@@ -5,9 +5,10 @@ use std::time::Instant;
 use drift_common::abi::Kind;
 
 use crate::{
-    compare::Drift,
+    compare::{Drift, attribute},
+    declare::{Declared, Flags},
     heal::Brake,
-    observe::{Decoded, Found, Observed, Settle, Stat},
+    observe::{Decoded, Found, Observed, Reading, Settle, Stat},
     report::{Cause, FileType},
 };
 
@@ -143,6 +144,11 @@ pub struct Fingerprint {
     mode: Option<u32>,
     owner: Option<(u32, u32)>,
     size: Option<u64>,
+    /// Where it may have no other name.
+    links: Option<u32>,
+    flags: Option<Flags>,
+    attributes: Vec<Reading>,
+    out_of_reach: bool,
 }
 
 impl Fingerprint {
@@ -151,7 +157,12 @@ impl Fingerprint {
         &self.found
     }
 
-    pub fn new(drifts: &[Drift], observed: &Observed) -> Fingerprint {
+    /// Whether what differs in its attributes is what its file system does not have.
+    pub fn out_of_reach(&self) -> bool {
+        self.out_of_reach
+    }
+
+    pub fn new(declared: &Declared, drifts: &[Drift], observed: &Observed) -> Fingerprint {
         let stat = observed.stat.as_ref();
         Fingerprint {
             drifts: drifts.to_vec(),
@@ -163,6 +174,12 @@ impl Fingerprint {
             size: stat
                 .filter(|stat| stat.file_type == FileType::File)
                 .map(|stat| stat.size),
+            links: stat
+                .filter(|_| drifts.contains(&Drift::Hardlinked))
+                .map(|stat| stat.links),
+            flags: stat.and_then(|stat| stat.flags),
+            attributes: observed.attributes.clone(),
+            out_of_reach: attribute::out_of_reach(declared, observed),
         }
     }
 }

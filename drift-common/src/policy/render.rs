@@ -2,7 +2,7 @@
 
 mod flow;
 
-pub(super) use flow::after_heal;
+pub(super) use flow::{after_heal, principal};
 
 use std::{
     fmt::{self, Write},
@@ -13,8 +13,8 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    Compare, Content, Document, FileSpec, FinalNewline, Policy, PolicyVersion, Principal, Redact,
-    Severity, parse::API_VERSION, tree,
+    Compare, Content, Document, FileSpec, FinalNewline, HardLinks, Policy, PolicyVersion,
+    Principal, Redact, Severity, parse::API_VERSION, tree,
 };
 use crate::escape;
 
@@ -114,11 +114,13 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
         mode,
         owner,
         group,
+        attributes,
         on_drift,
         severity,
         redact,
         max_size,
         final_newline,
+        hard_links,
         compare,
         after_heal,
     } = file;
@@ -151,6 +153,9 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
             Some(Principal::Name(name)) => writeln!(f, "      {what}: {}", scalar(name))?,
         }
     }
+    for (field, value) in flow::attributes(attributes) {
+        writeln!(f, "      {field}: {value}")?;
+    }
     if let Some(mode) = on_drift {
         writeln!(f, "      onDrift: {mode}")?;
     }
@@ -165,6 +170,9 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
     }
     if *final_newline != FinalNewline::default() {
         writeln!(f, "      finalNewline: {}", final_newline.name())?;
+    }
+    if *hard_links != HardLinks::default() {
+        writeln!(f, "      hardLinks: {}", hard_links.name())?;
     }
     if compare.value != Compare::Exact {
         writeln!(f, "      compare: {}", flow::compare(&compare.value))?;

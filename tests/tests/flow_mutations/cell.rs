@@ -41,6 +41,13 @@ pub fn lay_out(column: Column, path: &Path) -> Result<()> {
     match column {
         Column::File => make_file(path, &declared(), 0o640),
         Column::Bare => make_file(path, &declared(), 0o644),
+        Column::Attributed => {
+            make_file(path, &declared(), 0o640)?;
+            setxattr(path, "user.drift", b"declared", XattrFlags::empty())?;
+            let list = access_list(2, [6, 4, 4, 4, 0]);
+            let access = "system.posix_acl_access";
+            Ok(setxattr(path, access, &list, XattrFlags::empty())?)
+        }
         Column::Dir => {
             directory(path)?;
             make_file(&path.join("inside"), b"x", 0o644)
@@ -86,6 +93,25 @@ pub fn make_node(path: &Path, kind: FileType) -> Result<()> {
     };
     mknodat(CWD, path, kind, Mode::from_raw_mode(0o644), device)
         .with_context(|| path.display().to_string())
+}
+
+/// An access list: what the owner, a user, the group, the mask and others may.
+fn access_list(user: u32, may: [u16; 5]) -> Vec<u8> {
+    const NOBODY: u32 = u32::MAX;
+    let tags = [
+        (1, NOBODY),
+        (2, user),
+        (4, NOBODY),
+        (0x10, NOBODY),
+        (0x20, NOBODY),
+    ];
+    let mut value = 2u32.to_le_bytes().to_vec();
+    for ((tag, id), may) in tags.into_iter().zip(may) {
+        value.extend(u16::to_le_bytes(tag));
+        value.extend(may.to_le_bytes());
+        value.extend(u32::to_le_bytes(id));
+    }
+    value
 }
 
 /// Removes whatever stands there.
@@ -256,23 +282,9 @@ impl Cell {
             .with_context(|| path.display().to_string())
     }
 
-    /// An access list: what the owner, user 1, the group, the mask and others may.
+    /// An access list in which user 1 has a line.
     pub fn access_list(&self, name: &str, may: [u16; 5]) -> Result<()> {
-        const NOBODY: u32 = u32::MAX;
-        let tags = [
-            (1, NOBODY),
-            (2, 1),
-            (4, NOBODY),
-            (0x10, NOBODY),
-            (0x20, NOBODY),
-        ];
-        let mut value = 2u32.to_le_bytes().to_vec();
-        for ((tag, id), may) in tags.into_iter().zip(may) {
-            value.extend(u16::to_le_bytes(tag));
-            value.extend(may.to_le_bytes());
-            value.extend(u32::to_le_bytes(id));
-        }
-        self.attribute(name, &value)
+        self.attribute(name, &access_list(1, may))
     }
 
     pub fn is_directory(&self) -> bool {

@@ -72,6 +72,16 @@ fn version(kind: Kind, rows: &[Row], tree: &Path) -> Value {
                     json!({"content": content, "mode": "0640", "owner": "0", "group": "0"}),
                 ),
                 Column::Bare => ("files", json!({"content": content})),
+                Column::Attributed => (
+                    "files",
+                    json!({
+                        "content": content,
+                        "xattrs": {"user.drift": "declared"},
+                        "acl": ["user::rw-", "user:2:r--", "group::r--", "mask::r--", "other::---"],
+                        "capabilities": "none",
+                        "flags": [],
+                    }),
+                ),
                 Column::Child => ("files", json!({"content": {"inline": CHILD}})),
                 Column::Dir => (
                     "directories",

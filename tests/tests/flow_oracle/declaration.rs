@@ -188,7 +188,7 @@ pub fn laying_out(declaration: &Declaration) -> Vec<Operation> {
 }
 
 /// Kinds of drift, in the order in which they are told.
-const ORDER: [&str; 8] = [
+const ORDER: [&str; 9] = [
     "content",
     "missing",
     "unexpected",
@@ -197,6 +197,7 @@ const ORDER: [&str; 8] = [
     "owner",
     "link-target",
     "relocated",
+    "hardlinked",
 ];
 
 /// The kinds of drift that a declared path has.
@@ -209,8 +210,10 @@ pub fn verdict(model: &Model, declaration: &Declaration, path: &Path) -> Vec<&'s
         Way::Nothing if matches!(said.target, Target::Absent) => return Vec::new(),
         Way::Nothing => return vec!["missing"],
         Way::There(_) if matches!(said.target, Target::Absent) => return vec!["unexpected"],
-        Way::There(inode) => &model.inodes[inode],
+        Way::There(inode) => inode,
     };
+    let is_linked = model.names(there) > 1;
+    let there = &model.inodes[there];
     let Some(mut kinds) = of_what_it_is(model, declaration, path, &said.target, there) else {
         return vec!["type"];
     };
@@ -220,6 +223,9 @@ pub fn verdict(model: &Model, declaration: &Declaration, path: &Path) -> Vec<&'s
     if said.uid.is_some_and(|uid| uid != there.uid) || said.gid.is_some_and(|gid| gid != there.gid)
     {
         kinds.push("owner");
+    }
+    if is_linked && matches!(said.target, Target::File { .. }) {
+        kinds.push("hardlinked");
     }
     kinds.sort_by_key(|kind| ORDER.iter().position(|known| known == kind));
     kinds

@@ -24,7 +24,7 @@ fn pass(host: &Host, files: &[Arc<Declared>]) -> usize {
     let mut done = 0;
     for declared in files {
         let observed = observe(host, declared, None, &mut |_| {});
-        let drifts = heal::healable(declared, &compare::differences(declared, &observed));
+        let drifts = heal::healable(declared, &compare::differences(declared, &observed), false);
         if drifts.is_empty() {
             continue;
         }
@@ -90,6 +90,8 @@ fn is_excused(
                 .find(|above| matches!(model.way(above), Way::There(inode) if !model.inodes[inode].is_directory()));
             blocking.is_some_and(|above| !declaration.contains_key(above))
         }
+        // Another name is told, and stays.
+        (["hardlinked"], Some(Target::File { .. })) => true,
         // A directory with something in it is never removed.
         (["type"], _) | (["unexpected"], Some(Target::Absent)) => is_full(path),
         (

@@ -234,6 +234,22 @@ impl Model {
         Some(())
     }
 
+    /// How many names an inode has.
+    pub fn names(&self, inode: usize) -> usize {
+        let (mut names, mut next) = (0, vec![0]);
+        while let Some(directory) = next.pop() {
+            for entry in self
+                .entries(directory)
+                .into_iter()
+                .flat_map(BTreeMap::values)
+            {
+                names += usize::from(*entry == inode);
+                next.push(*entry);
+            }
+        }
+        names
+    }
+
     /// Every path that leads somewhere, and what is there.
     pub fn listing(&self) -> BTreeMap<Path, Inode> {
         let mut all = BTreeMap::new();
