@@ -17,8 +17,8 @@ pub use attribute::{Attribute, Attributes, Expect};
 pub use basis::{Basis, Sources};
 pub use changed::Changes;
 pub use drift_common::policy::{
-    Backoff, Compare, FinalNewline, Flags, Globs, HardLinks, Mode, Position, Redact, Severity,
-    without_final_newline,
+    Backoff, Compare, Fight, FinalNewline, Flags, Globs, Guard, HardLinks, MassDrift, Mode,
+    Position, Redact, Severity, without_final_newline,
 };
 pub use rejected::Rejected;
 
@@ -41,7 +41,7 @@ pub struct ActivePolicy {
     /// What the version is: see `PolicyVersion::digest`. A version that has another digest than before is another version under its name.
     pub digest: blake3::Hash,
     pub mode: Mode,
-    pub backoff: Backoff,
+    pub guard: Guard,
 }
 
 /// What the active versions say about one path.

@@ -13,6 +13,6 @@ mod tests;
 
 pub use action::Action;
 pub use execute::{HealError, Healed, execute, sweep_leftovers};
-pub use guard::{Brake, Verdict};
+pub use guard::{Brake, Budget, Contested, Fights, Mass, MassVerdict, Rival, Verdict};
 pub use plan::{Impossible, healable, plan};
 pub use replace::temporary_name;

@@ -9,6 +9,7 @@
 mod attribute;
 mod describe;
 mod drain;
+mod guard;
 mod judge;
 mod keep;
 mod path;
@@ -111,6 +112,9 @@ struct Pipeline {
     objects: Arc<Objects>,
     register: Option<Arc<Register>>,
     paths: Vec<PathState>,
+    /// As many as the snapshot has policies.
+    policy_brakes: Vec<guard::PolicyBrake>,
+    before: guard::Before,
     /// Paths that somebody has open for writing.
     writing: BTreeSet<usize>,
     identify: Identify,
@@ -188,6 +192,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         objects: Arc::default(),
         register: None,
         paths: Vec::new(),
+        policy_brakes: Vec::new(),
+        before: guard::Before::default(),
         writing: BTreeSet::new(),
         identify: Identify::new(),
         timers: Timers::default(),
@@ -200,6 +206,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         sweep: drain::Sweep::default(),
         deaf,
     };
+    pipeline.before = pipeline.before();
     match parts.rejected {
         Some(rejected) => pipeline.say_rejected(&rejected)?,
         None => pipeline.keep(&parts.snapshot, sources),
@@ -375,6 +382,7 @@ impl Pipeline {
             })
             .collect();
         drop(states);
+        self.brake_policies(&old);
         self.writing.clear();
         self.objects = objects;
         self.register = ears.as_ref().map(|ears| {
@@ -473,10 +481,12 @@ impl Pipeline {
             match timer {
                 Timer::Tick => {
                     self.timers.set(Timer::Tick, now + TICK);
+                    self.end_activations();
                     self.tick(ears)?;
                 }
                 Timer::Scan => {
                     self.timers.set(Timer::Scan, now + self.scan_interval());
+                    self.end_activations();
                     if self.deaf.is_some() {
                         self.start_sweep(Cause::Scan);
                     } else {

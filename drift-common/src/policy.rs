@@ -68,7 +68,7 @@ pub use content::{Content, Encoding, MAX_CONTENT, Packed, Unpack};
 pub use digest::canonical;
 pub use expect::{FinalNewline, HardLinks, MAX_SIZE, Redact, Severity, without_final_newline};
 pub use globs::Globs;
-pub use guard::{Backoff, Guard, Mode};
+pub use guard::{Backoff, Fight, Guard, MassDrift, Mode};
 pub use parse::{API_VERSION, parse};
 pub use problem::{Problem, Problems};
 pub use reload::{AfterHeal, Signal, Whom};

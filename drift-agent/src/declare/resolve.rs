@@ -60,7 +60,7 @@ impl<'a> Resolve<'a> {
                 version: version.version.value.to_string(),
                 digest: digest.unwrap_or_else(|| blake3::hash(b"")),
                 mode: mode.unwrap_or(lineage.policy.mode),
-                backoff: lineage.policy.guard.backoff,
+                guard: lineage.policy.guard,
             });
             for (file, content) in version.files.iter().zip(contents) {
                 let declared = self.file(file, content, &policy, mode);

@@ -4,7 +4,6 @@ use std::{
     fs,
     os::unix::fs::{FileTypeExt, symlink},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use tempfile::TempDir;
@@ -117,11 +116,7 @@ fn a_folder_becomes_a_snapshot() {
             version: "1.2.0".into(),
             digest: policy.digest,
             mode: Mode::Heal,
-            backoff: Backoff {
-                first: Duration::from_secs(2),
-                factor: 3,
-                cap: Duration::from_secs(300)
-            },
+            guard: Guard::default(),
         }
     );
     let paths: Vec<&Path> = files.iter().map(|file| &*file.path).collect();

@@ -154,25 +154,62 @@ fn what_nobody_declared_goes_only_where_that_is_said() {
     assert!(path.join("a-full/x").exists() && !path.join("stray").exists());
 }
 
+/// B022, B023: what is there under a name that nobody declared is not changed, and two declared names of one file come apart.
 #[test]
-fn another_name_of_what_is_healed_is_left_as_it_is() {
+fn a_file_with_another_name_is_replaced_and_the_other_name_keeps_what_it_had() {
+    use std::os::unix::fs::MetadataExt;
     let dir = tempfile::tempdir().unwrap();
     let (path, other) = (dir.path().join("p"), dir.path().join("other"));
-    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let state = |path: &Path| {
+        let metadata = fs::metadata(path).unwrap();
+        (metadata.permissions().mode() & 0o7777, metadata.nlink())
+    };
+    let declare = |path: &Path, mode, allowed| {
+        let mut content = crate::declare::Content::exact((*b"x").into());
+        if allowed {
+            content.hard_links = crate::declare::HardLinks::Allow;
+        }
+        Declared {
+            mode: Some(mode),
+            ..sample::declared(path, Target::File(content))
+        }
+    };
     fs::write(&path, "x").unwrap();
     fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
     fs::hard_link(&path, &other).unwrap();
-    let mut declared = sample::declared(&path, sample::file(b"x"));
-    declared.mode = Some(0o600);
-    assert_eq!(heal(&declared).unwrap(), []);
-    assert_eq!((mode(&path), mode(&other)), (0o600, 0o640));
-    // Two declared names of one file, of which each wants another mode, come to rest.
-    let mut second = sample::declared(&other, sample::file(b"x"));
-    second.mode = Some(0o644);
+    // By itself it is told, and stays.
+    let reports = declare(&path, 0o640, false);
+    assert_eq!(heal(&reports).unwrap(), [Drift::Hardlinked]);
+    let allows = declare(&path, 0o600, true);
+    assert_eq!(heal(&allows).unwrap(), []);
+    assert_eq!((state(&path), state(&other)), ((0o600, 2), (0o600, 2)));
+    assert_eq!(heal(&reports).unwrap(), []);
+    assert_eq!((state(&path), state(&other)), ((0o640, 1), (0o600, 1)));
+
     fs::remove_file(&other).unwrap();
     fs::hard_link(&path, &other).unwrap();
-    for declared in [&declared, &second] {
-        assert_eq!(heal(declared).unwrap(), []);
+    let (one, two) = (declare(&path, 0o600, false), declare(&other, 0o644, false));
+    for _ in 0..3 {
+        for declared in [&one, &two] {
+            assert_eq!(heal(declared).unwrap(), []);
+        }
     }
-    assert_eq!((mode(&path), mode(&other)), (0o600, 0o644));
+    assert_eq!((state(&path), state(&other)), ((0o600, 1), (0o644, 1)));
+}
+
+#[test]
+fn a_link_with_another_name_is_made_anew_and_the_other_name_keeps_its_owner() {
+    use std::os::unix::fs::MetadataExt;
+    if !rustix::process::geteuid().is_root() {
+        return; // nobody else may give a link away
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other) = (dir.path().join("p"), dir.path().join("other"));
+    symlink("nowhere", &path).unwrap();
+    fs::hard_link(&path, &other).unwrap();
+    let mut declared = sample::declared(&path, Target::Symlink("nowhere".into()));
+    declared.uid = Some(1);
+    assert_eq!(heal(&declared).unwrap(), []);
+    let owner = |path: &Path| fs::symlink_metadata(path).unwrap().uid();
+    assert_eq!((owner(&path), owner(&other)), (1, 0));
 }

@@ -6,6 +6,7 @@ pub(super) use flow::{after_heal, principal};
 
 use std::{
     fmt::{self, Write},
+    num::NonZero,
     os::unix::ffi::OsStrExt,
     time::Duration,
 };
@@ -13,7 +14,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    Compare, Content, Document, FileSpec, FinalNewline, HardLinks, Policy, PolicyVersion,
+    Compare, Content, Document, FileSpec, FinalNewline, Guard, HardLinks, Policy, PolicyVersion,
     Principal, Redact, Severity, parse::API_VERSION, tree,
 };
 use crate::escape;
@@ -50,7 +51,12 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         mode,
         guard,
     } = policy;
-    let backoff = &guard.backoff;
+    let Guard {
+        backoff,
+        per_minute,
+        mass_drift,
+        fight,
+    } = guard;
     head(f, "Policy", &name.value)?;
     writeln!(
         f,
@@ -61,7 +67,16 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
     writeln!(f, "  guard:\n    backoff:")?;
     writeln!(f, "      first: {}", duration(backoff.first))?;
     writeln!(f, "      factor: {}", backoff.factor)?;
-    writeln!(f, "      cap: {}", duration(backoff.cap))
+    writeln!(f, "      cap: {}", duration(backoff.cap))?;
+    writeln!(f, "    perMinute: {}", per_minute.map_or(0, NonZero::get))?;
+    writeln!(f, "    massDrift: {}", mass_drift.name())?;
+    if let Some(fight) = fight {
+        writeln!(f, "    fight:")?;
+        writeln!(f, "      heals: {}", fight.heals)?;
+        writeln!(f, "      within: {}", duration(fight.within))?;
+        writeln!(f, "      hold: {}", duration(fight.hold))?;
+    }
+    Ok(())
 }
 
 fn render_version(f: &mut impl Write, version: &PolicyVersion) -> fmt::Result {

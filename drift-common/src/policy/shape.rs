@@ -5,7 +5,7 @@ use super::{
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
     expect::{FinalNewline, HardLinks, Redact, Severity},
-    guard::Mode,
+    guard::{MassDrift, Mode},
     reload::Signal,
     version::OnUnexpected,
 };
@@ -110,11 +110,47 @@ pub(crate) static POLICY: Shape = Shape {
 
 pub(crate) static GUARD: Shape = Shape {
     what: "a mapping",
-    fields: &[may(
-        "backoff",
-        Value::Map(&BACKOFF),
-        "How long a path is left alone after it was healed.",
-    )],
+    fields: &[
+        may(
+            "backoff",
+            Value::Map(&BACKOFF),
+            "How long a path is left alone after it was healed.",
+        ),
+        may(
+            "perMinute",
+            Value::Number(0, MAX_PER_MINUTE),
+            "Heals of the policy's files in any minute on one node: 1000 by default, 0 for no bound.",
+        ),
+        may(
+            "massDrift",
+            words!(MassDrift),
+            "When the first look finds more than half of the policy's files, and more than 20, drifted: hold (the default) or heal.",
+        ),
+        may(
+            "fight",
+            Value::Map(&FIGHT),
+            "When a path is left alone because another program keeps changing it.",
+        ),
+    ],
+    one_of: &[],
+};
+
+/// Heals a minute: more than a disk can do.
+pub(crate) const MAX_PER_MINUTE: u32 = 1_000_000;
+/// Heals that are remembered of one path.
+pub(crate) const MAX_HEALS: u32 = 100;
+
+pub(crate) static FIGHT: Shape = Shape {
+    what: "a mapping",
+    fields: &[
+        may(
+            "heals",
+            Value::Number(2, MAX_HEALS),
+            "So many heals against the same program.",
+        ),
+        may("within", DURATION, "In so long a time."),
+        may("hold", DURATION, "Then the path is left alone for so long."),
+    ],
     one_of: &[],
 };
 

@@ -1,6 +1,6 @@
 //! What holds for any text and any document.
 
-use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf, time::Duration};
+use std::{ffi::OsString, num::NonZero, os::unix::ffi::OsStringExt, path::PathBuf, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -262,12 +262,27 @@ fn document() -> impl Strategy<Value = Document> {
         cap: a.max(b),
     });
     let mode = select(vec![Mode::Observe, Mode::Heal]);
-    let policy = (name(), number(), mode, backoff).prop_map(|(name, version, mode, backoff)| {
+    let fight = (2_u32..=100, millis(), millis()).prop_map(|(heals, within, hold)| Fight {
+        heals,
+        within,
+        hold,
+    });
+    let mass_drift = select(vec![MassDrift::Hold, MassDrift::Heal]);
+    let guard = (backoff, 0_u32..=1_000_000, mass_drift, fight).prop_map(
+        |(backoff, per_minute, mass_drift, fight)| Guard {
+            // Without a first wait there is no fight, unless it is said what one is.
+            fight: (!backoff.first.is_zero() || fight.heals > 50).then_some(fight),
+            backoff,
+            per_minute: NonZero::new(per_minute),
+            mass_drift,
+        },
+    );
+    let policy = (name(), number(), mode, guard).prop_map(|(name, version, mode, guard)| {
         Document::Policy(Policy {
             name: spanned(name),
             active_version: spanned(version),
             mode,
-            guard: Guard { backoff },
+            guard,
         })
     });
     prop_oneof![version, policy]
