@@ -21,7 +21,7 @@ const EXAMPLES: &str = "\
 Checks:
   tree       every path named in the ```tree block of docs/architecture.md exists
   docs       relative links and `cargo xtask` commands in README.md and docs/ exist
-  cases      each case in docs/cases.md has the test that it names, and no source names another case
+  cases      each case in docs/cases.md has the test that it names
   contract   docs/record.schema.json equals ../shared/contract/record.schema.json, where that exists
   names      no module is called util, helper, common, misc, types or manager
   modules    every .rs file is declared by a `mod` (a test file nobody declares never runs)
