@@ -74,8 +74,8 @@ pub struct Declared {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target {
     File(Content),
-    /// A link that holds exactly this.
-    Symlink(PathBuf),
+    /// A link that holds exactly this. A text: `a`, `a/` and `./a` are equal as paths, and are three links.
+    Symlink(OsString),
     /// Nothing.
     Absent,
     /// A directory; `None`: what is in it is left alone.

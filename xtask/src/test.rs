@@ -52,11 +52,14 @@ pub(crate) struct Args {
 }
 
 /// Programs that tests run, and Debian's packages they are in.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 7] = [
     ("strace", "strace"),
     ("python3", "python3"),
     ("unshare", "util-linux"),
     ("mount", "mount"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("mkfs.btrfs", "btrfs-progs"),
 ];
 
 pub(crate) fn run(args: &Args) -> Result<()> {

@@ -249,7 +249,7 @@ impl<'a> Resolve<'a> {
             self.problems,
         );
         let attributes = self.attributes(attributes);
-        let target = Target::Symlink(target.clone());
+        let target = Target::Symlink(target.clone().into_os_string());
         Some(Declared {
             uid: uid?,
             gid: gid?,

@@ -148,7 +148,11 @@ pub(super) fn attributes(
     let dir = host
         .directory(parent, OFlags::PATH)
         .map_err(|error| unreachable_parent(parent, error))?;
-    if let Target::Symlink(_) = declared.target {
+    if let Target::Symlink(target) = &declared.target {
+        // What has another name is not this path's alone.
+        if observed.is_some_and(|stat| stat.links > 1) {
+            return other::link(host, declared, target);
+        }
         return other::link_attributes(&dir, &name, declared).map(|()| Healed::default());
     }
     let flags =
