@@ -35,7 +35,7 @@ fn heal_once(host: &Host, declared: &Declared) -> Result<Vec<Drift>> {
     let observed = observe(host, declared, None, &mut |_| {});
     let drifts = compare::differences(declared, &observed);
     if !drifts.is_empty() {
-        let action = heal::plan(&drifts, &observed.found)
+        let action = heal::plan(declared, &drifts, &observed.found)
             .map_err(|why| anyhow::anyhow!("{}", why.sentence()))?;
         heal::execute(host, declared, &action, observed.stat.as_ref())?;
     }

@@ -28,7 +28,7 @@ fn pass(host: &Host, files: &[Arc<Declared>]) -> usize {
         if drifts.is_empty() {
             continue;
         }
-        let Ok(action) = heal::plan(&drifts, &observed.found) else {
+        let Ok(action) = heal::plan(declared, &drifts, &observed.found) else {
             continue;
         };
         done += usize::from(heal::execute(host, declared, &action, observed.stat.as_ref()).is_ok());
