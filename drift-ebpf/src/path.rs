@@ -4,10 +4,11 @@
 //! the agent looks at again, by name; what it does not select is found by the sweep or the scan.
 
 use aya_ebpf::helpers::bpf_probe_read_user_str_bytes;
-use drift_common::abi::{INSIDE, Key, NAME_HASH_START, name_hash_step};
+use drift_common::abi::{INSIDE, Key, NAME_HASH_START, SWEEP_SLOT, name_hash_step};
 
 use crate::{
     call::{Named, WORKING_DIRECTORY},
+    emit::NO_KEY,
     fault::Fault,
     filter,
     kernel::Task,
@@ -50,7 +51,8 @@ fn last(path: u64) -> Result<Last, Fault> {
         if at >= length {
             break;
         }
-        let byte = buffer[at & 4095];
+        // The compiler knows that it is below 4096 and would leave the mask out; the verifier of older kernels (seen: 5.10, 6.1) does not.
+        let byte = buffer[core::hint::black_box(at) & 4095];
         if byte == b'/' {
             // A slash at the end does not end a component: `rmdir dir/` names `dir`.
             between = true;
@@ -67,16 +69,47 @@ fn last(path: u64) -> Result<Last, Fault> {
     Ok(last)
 }
 
-/// What a call's name means to drift.
-pub enum Found {
-    /// The watched object with this slot; its inode, where a descriptor led to it.
-    Object { slot: u32, key: Option<Key> },
+/// What a call's name means to drift. Every field is always set: the compiler reads the payload of a variant before it asks which one it is, and the verifier
+/// of older kernels (seen: 5.10, 6.1) refuses to read what was never written.
+#[derive(Clone, Copy)]
+pub struct Found {
+    pub how: How,
+    /// 0 (the sweep's) for [`How::Nobody`].
+    pub slot: u32,
+    /// The object's inode, where a descriptor led to it.
+    pub key: Key,
+    pub parent_name: u64,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u32)]
+pub enum How {
+    /// It is the watched object with this slot.
+    Object = 1,
     /// Some watched object of this name, in a directory that only the agent can tell.
-    Anywhere { slot: u32, parent_name: u64 },
+    Anywhere = 2,
     /// No declared name, in a directory that may hold nothing else. The object may still be a declared one: through a link.
-    Inside { slot: u32, parent_name: u64 },
+    Inside = 3,
     /// No declared name. The object may still be a declared one: through a link.
-    Nobody,
+    Nobody = 4,
+}
+
+const NOBODY: Found = Found {
+    how: How::Nobody,
+    slot: SWEEP_SLOT,
+    key: NO_KEY,
+    parent_name: 0,
+};
+
+impl Found {
+    #[inline(always)]
+    fn new(how: How, slot: u32) -> Found {
+        Found {
+            how,
+            slot,
+            ..NOBODY
+        }
+    }
 }
 
 /// Looks a name up as far as it is certain: a descriptor by its inode, a bare name by its directory's inode.
@@ -91,18 +124,16 @@ pub fn find(named: &Named) -> Result<Found, Fault> {
         return descriptor(named.fd);
     }
     if last.slashed {
-        return Ok(match filter::name_anywhere(last.name) {
-            Some(slot) => Found::Anywhere {
-                slot,
-                parent_name: last.parent,
-            },
+        let found = match filter::name_anywhere(last.name) {
+            Some(slot) => Found::new(How::Anywhere, slot),
             None => match filter::name_anywhere(last.parent ^ INSIDE) {
-                Some(slot) => Found::Inside {
-                    slot,
-                    parent_name: last.parent,
-                },
-                None => Found::Nobody,
+                Some(slot) => Found::new(How::Inside, slot),
+                None => return Ok(NOBODY),
             },
+        };
+        return Ok(Found {
+            parent_name: last.parent,
+            ..found
         });
     }
     let task = Task::current();
@@ -111,18 +142,15 @@ pub fn find(named: &Named) -> Result<Found, Fault> {
     } else {
         match task.file(named.fd)? {
             Some(file) => file.inode()?,
-            None => return Ok(Found::Nobody),
+            None => return Ok(NOBODY),
         }
     };
     let dir = key::of_inode(dir)?;
     Ok(match filter::name(dir, last.name) {
-        Some(slot) => Found::Object { slot, key: None },
+        Some(slot) => Found::new(How::Object, slot),
         None => match filter::inside(dir) {
-            Some(slot) => Found::Inside {
-                slot,
-                parent_name: 0,
-            },
-            None => Found::Nobody,
+            Some(slot) => Found::new(How::Inside, slot),
+            None => NOBODY,
         },
     })
 }
@@ -130,14 +158,14 @@ pub fn find(named: &Named) -> Result<Found, Fault> {
 #[inline(always)]
 fn descriptor(fd: i32) -> Result<Found, Fault> {
     let Some(file) = Task::current().file(fd)? else {
-        return Ok(Found::Nobody);
+        return Ok(NOBODY);
     };
     let key = key::of_inode(file.inode()?)?;
     Ok(match filter::file(file, &key)? {
-        Some(slot) => Found::Object {
-            slot,
-            key: Some(key),
+        Some(slot) => Found {
+            key,
+            ..Found::new(How::Object, slot)
         },
-        None => Found::Nobody,
+        None => NOBODY,
     })
 }

@@ -13,7 +13,7 @@ mod sources;
 mod tools;
 mod verdict;
 
-use std::{collections::BTreeSet, fs, path::PathBuf, time::Instant};
+use std::{collections::BTreeSet, ffi::OsString, fs, path::PathBuf, time::Instant};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -35,6 +35,7 @@ Examples:
   cargo xtask vmtest --sensor tracepoint           one sensor (may be given several times)
   cargo xtask vmtest link                          only the tests whose name has link in it
   cargo xtask vmtest --fetch                       with the newest kernels, fetched now
+  cargo xtask vmtest -- drift-agent --version      a command instead of the tests: what it says
 
 What each guest said is kept in target/vmtest: <kernel>.tests and <kernel>.console.";
 
@@ -54,6 +55,9 @@ pub(crate) struct Args {
     /// Only tests whose name has this in it.
     #[arg(value_name = "NAME")]
     filter: Option<String>,
+    /// Run this in each guest instead of the tests, and show what it says.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "filter")]
+    command: Vec<OsString>,
 }
 
 /// As `drift-agent run --sensor` takes them.
@@ -65,6 +69,8 @@ const TIER: &str = "kernel_";
 pub(crate) fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::find()?;
     match all(&workspace, args)? {
+        // What the command said was shown.
+        Ok(_) if !args.command.is_empty() => Ok(()),
         Ok(table) => conclude(&table),
         Err(reason) => bail!("no kernel can be booted here: {reason}"),
     }
@@ -99,6 +105,7 @@ pub(crate) fn all(workspace: &Workspace, args: &Args) -> Result<Result<Table, St
         tests: &tests,
         sensors: &wanted,
         filter: args.filter.as_deref(),
+        command: &args.command,
     };
     let folder = tempfile::tempdir().context("making a folder for the guests' image")?;
     let base = guest.image(&tools, folder.path())?;
@@ -117,6 +124,10 @@ pub(crate) fn all(workspace: &Workspace, args: &Args) -> Result<Result<Table, St
         eprintln!("==> boot {} ({})", series.name, kernel.package);
         let said = boot::boot(&tools, &kernel, &base, folder.path(), &logs)?;
         eprintln!("    {:.1} s", start.elapsed().as_secs_f64());
+        if !args.command.is_empty() {
+            println!("{}", said.tests);
+            continue;
+        }
         table.add(Run::read(series.name, &wanted, &said));
     }
     Ok(Ok(table))

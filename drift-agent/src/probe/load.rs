@@ -347,6 +347,7 @@ fn last_line(log: &str) -> String {
             !line.is_empty()
                 && !line.starts_with("processed ")
                 && !line.starts_with("verification time")
+                && !line.starts_with("stack depth")
         })
         .unwrap_or("no reason given")
         .to_owned()

@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeMap, BTreeSet},
+    ffi::{OsStr, OsString},
     fs::{self, File},
     io::{BufWriter, Write as _},
     path::{Path, PathBuf},
@@ -10,13 +11,13 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use super::{image::Image, kernel::Kernel, tools::Tools};
-use crate::step::Step;
+use crate::{shell::quote, step::Step};
 
 /// Programs of this machine that the tests and the script run.
-const PROGRAMS: [&str; 26] = [
-    "cat", "chmod", "chown", "cp", "dd", "dmesg", "echo", "env", "kmod", "ln", "ls", "mkdir",
-    "mkfifo", "mknod", "mount", "mv", "rm", "rmdir", "sed", "sh", "sleep", "timeout", "touch",
-    "truncate", "umount", "unshare",
+const PROGRAMS: [&str; 29] = [
+    "cat", "chmod", "chown", "cp", "dd", "dmesg", "echo", "env", "grep", "head", "kmod", "ln",
+    "ls", "mkdir", "mkfifo", "mknod", "mount", "mv", "rm", "rmdir", "sed", "sh", "sleep", "tail",
+    "timeout", "touch", "truncate", "umount", "unshare",
 ];
 
 /// Where the loader looks in the guest; libraries lie there without their folders.
@@ -32,6 +33,8 @@ pub(super) struct Guest<'a> {
     pub(super) tests: &'a [PathBuf],
     pub(super) sensors: &'a [&'static str],
     pub(super) filter: Option<&'a str>,
+    /// Instead of the tests, where it is not empty.
+    pub(super) command: &'a [OsString],
 }
 
 impl Guest<'_> {
@@ -54,6 +57,8 @@ impl Guest<'_> {
             .and_then(|()| image.file("etc/group", 0o644, b"root:x:0:\n"))
             .and_then(|()| image.link("usr", "."))
             .and_then(|()| image.link("sbin", "bin"))
+            // kmod is told by its name what it is to do.
+            .and_then(|()| image.link("bin/insmod", "kmod"))
             .and_then(|()| image.file("init", 0o755, self.script().as_bytes()))
             .with_context(writing)?;
 
@@ -100,18 +105,33 @@ impl Guest<'_> {
 
     /// The first process. What it says on the second serial line is read by [`super::verdict`].
     fn script(&self) -> String {
-        let filter = self.filter.map_or_else(String::new, |filter| {
-            crate::shell::quote(std::ffi::OsStr::new(filter))
-        });
+        let work = if self.command.is_empty() {
+            self.run_tests()
+        } else {
+            let words: Vec<String> = self.command.iter().map(|word| quote(word)).collect();
+            format!("timeout -k 5 {BINARY_TIMEOUT} {}\n", words.join(" "))
+        };
         format!(
             "#!/bin/sh\n\
-             export PATH=/bin HOME=/root TMPDIR=/tmp LD_LIBRARY_PATH=/{LIBRARIES} DRIFT_AGENT=/bin/drift-agent DRIFT_SKIPS=/skips RUST_BACKTRACE=0\n\
+             export PATH=/bin HOME=/root TMPDIR=/tmp LD_LIBRARY_PATH=/{LIBRARIES} RUST_BACKTRACE=0\n\
+             export DRIFT_AGENT=/bin/drift-agent DRIFT_SKIPS=/skips\n\
              mount -t proc none /proc && mount -t sysfs none /sys && mount -t devtmpfs none /dev && mount -t tmpfs none /tmp\n\
              mount -t cgroup2 none /sys/fs/cgroup\n\
              mount -t securityfs none /sys/kernel/security\n\
-             for module in /modules/*; do kmod insmod $module; done\n\
+             for module in /modules/*; do insmod $module; done\n\
              exec </dev/null >/dev/ttyS1 2>&1\n\
-             echo \"@@ kernel $(cat /proc/sys/kernel/osrelease)\"\n\
+             {work}\
+             sleep 0.2\n\
+             echo b >/proc/sysrq-trigger\n"
+        )
+    }
+
+    fn run_tests(&self) -> String {
+        let filter = self
+            .filter
+            .map_or_else(String::new, |filter| quote(OsStr::new(filter)));
+        format!(
+            "echo \"@@ kernel $(cat /proc/sys/kernel/osrelease)\"\n\
              for sensor in {sensors}; do\n\
              for test in /tests/*; do\n\
              name=${{test##*/}}\n\
@@ -123,9 +143,7 @@ impl Guest<'_> {
              echo \"@@ end $sensor $name $status\"\n\
              done\n\
              done\n\
-             echo '@@ done'\n\
-             sleep 0.2\n\
-             echo b >/proc/sysrq-trigger\n",
+             echo '@@ done'\n",
             sensors = self.sensors.join(" "),
         )
     }

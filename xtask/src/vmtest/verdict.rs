@@ -21,6 +21,15 @@ enum Verdict {
 }
 
 impl Verdict {
+    fn from_libtest(said: &str) -> Option<Verdict> {
+        match said {
+            "ok" => Some(Verdict::Passed),
+            "FAILED" => Some(Verdict::Failed),
+            _ if said.starts_with("ignored") => Some(Verdict::Skipped),
+            _ => None,
+        }
+    }
+
     fn word(&self) -> &'static str {
         match self {
             Verdict::Passed => "ok",
@@ -71,6 +80,7 @@ impl Run {
         // (sensor, binary) under way.
         let mut current: Option<(String, String)> = None;
         let mut begun = BTreeSet::new();
+        let mut named = None;
         let mut done = false;
         for line in said.tests.lines().map(str::trim) {
             if let Some(words) = line.strip_prefix("@@ ") {
@@ -101,11 +111,19 @@ impl Run {
                         run.notes.insert(format!("{kernel} said `{line}`"));
                     }
                 }
-            } else if let Some((test, verdict)) = test_line(line)
-                && let Some((sensor, _)) = &current
-            {
-                run.failed |= verdict == Verdict::Failed;
-                run.tests.insert((sensor.clone(), test.to_owned()), verdict);
+            } else if let Some((sensor, _)) = &current {
+                if let Some((test, _)) = test_line(line) {
+                    named = Some(test);
+                }
+                // What a test's own children say stands between its name and its verdict.
+                let said = test_line(line).map_or(line, |(_, said)| said);
+                if let Some(test) = named
+                    && let Some(verdict) = Verdict::from_libtest(said)
+                {
+                    named = None;
+                    run.failed |= verdict == Verdict::Failed;
+                    run.tests.insert((sensor.clone(), test.to_owned()), verdict);
+                }
             }
         }
         if let Some((sensor, binary)) = current {
@@ -148,16 +166,9 @@ impl Run {
     }
 }
 
-/// `test a_name ... ok`, as libtest says it.
-fn test_line(line: &str) -> Option<(&str, Verdict)> {
-    let (name, verdict) = line.strip_prefix("test ")?.split_once(" ... ")?;
-    let verdict = match verdict {
-        "ok" => Verdict::Passed,
-        "FAILED" => Verdict::Failed,
-        _ if verdict.starts_with("ignored") => Verdict::Skipped,
-        _ => return None,
-    };
-    Some((name, verdict))
+/// `test a_name ... ok`, as libtest says it: name and verdict.
+fn test_line(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("test ")?.split_once(" ... ")
 }
 
 /// The console's last line that says something.
@@ -253,7 +264,7 @@ mod tests {
         )
     }
 
-    const WHOLE: &str = "@@ kernel 6.1.0-50\n@@ begin tracepoint kernel_a\n\nrunning 3 tests\ntest one ... ok\ntest two ... FAILED\ntest three ... ok\n\
+    const WHOLE: &str = "@@ kernel 6.1.0-50\n@@ begin tracepoint kernel_a\n\nrunning 3 tests\ntest one ... ok\ntest two ... mount: oh\n  no\nFAILED\ntest three ... ok\n\
                          @@ skip SKIPPED three: no overlay here\n@@ end tracepoint kernel_a 101\n@@ done\n";
 
     #[test]
