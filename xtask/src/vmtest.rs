@@ -26,7 +26,8 @@ use archive::Archive;
 use guest::Guest;
 use kernel::{KERNELS, Kernel, Series};
 use tools::Tools;
-use verdict::{Run, Table};
+use verdict::Run;
+pub(crate) use verdict::Table;
 
 const EXAMPLES: &str = "\
 Examples:

@@ -9,6 +9,7 @@ use std::{
 };
 
 use super::boot::Said;
+use crate::test::Counts;
 
 /// Of one test in one guest under one sensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -197,6 +198,19 @@ impl Table {
         self.runs.push(run);
     }
 
+    /// Every test in every guest counts; a kernel that is not to be had is one that was skipped.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for verdict in self.runs.iter().flat_map(|run| run.tests.values()) {
+            match verdict {
+                Verdict::Passed => counts.passed += 1,
+                Verdict::Failed => counts.failed += 1,
+                Verdict::Skipped | Verdict::Missing => counts.skipped += 1,
+            }
+        }
+        counts
+    }
+
     pub(crate) fn has_failed(&self) -> bool {
         self.runs.iter().any(|run| run.failed)
     }
@@ -307,6 +321,7 @@ mod tests {
             "the suite is gone",
         ));
         assert!(!table.has_failed());
+        assert_eq!(table.counts().to_string(), "0 passed, 0 failed, 1 skipped");
         assert!(
             table
                 .to_string()
