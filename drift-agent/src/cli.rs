@@ -3,6 +3,7 @@
 mod check;
 mod format;
 mod policy;
+mod probe;
 mod run;
 
 use std::process::ExitCode;
@@ -26,13 +27,16 @@ Examples:
   drift-agent check --policies policies
       look once, say what is not as declared, and end
   drift-agent policy validate --policies policies
-      say all that is wrong with policies, on any machine";
+      say all that is wrong with policies, on any machine
+  sudo drift-agent probe
+      which sensor would run on this machine, and what it would not see";
 
 #[derive(Debug, Subcommand)]
 enum Command {
     Run(run::Run),
     Check(check::Check),
     Policy(policy::Policy),
+    Probe(probe::ProbeCommand),
 }
 
 /// Parses the arguments and runs the command. Errors are one sentence on standard error and a non-zero status.
@@ -45,6 +49,7 @@ pub fn main() -> ExitCode {
         Command::Run(run) => run.run().map(|()| ExitCode::SUCCESS),
         Command::Check(check) => check.run(),
         Command::Policy(policy) => policy.run(),
+        Command::Probe(probe) => probe.run(),
     };
     match result {
         Ok(status) => status,

@@ -155,8 +155,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
     let mut hooks = 0;
     let (mut ears, deaf) = match parts.probe {
         Ok(probe) => {
-            unseen.extend(probe.unseen.iter().map(|phrase| (*phrase).to_owned()));
-            hooks = probe.hooks;
+            unseen.extend(probe.unseen().into_iter().map(str::to_owned));
+            hooks = probe.hooks();
             (Some(Ears::new(probe)?), None)
         }
         Err(reason) => (None, Some(reason)),

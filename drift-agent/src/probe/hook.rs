@@ -1,5 +1,7 @@
 //! The table of hooks: each kernel program, once, with every place it is attached to.
 
+use std::fmt;
+
 /// Where a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -17,6 +19,17 @@ pub struct Hook {
     pub places: &'static [Place],
     /// What is not seen without it, for people.
     pub sees: &'static str,
+    /// Without it the others are of no use.
+    pub essential: bool,
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Tracepoint(category, name) => write!(f, "{category}/{name}"),
+            Place::Raw(name) => f.write_str(name),
+        }
+    }
 }
 
 macro_rules! calls {
@@ -31,91 +44,109 @@ pub const HOOKS: &[Hook] = &[
         program: "open_exit",
         places: calls!("exit": "open", "openat", "openat2", "creat", "open_by_handle_at"),
         sees: "who opens a declared file, files created in its place",
+        essential: true,
     },
     Hook {
         program: "read_enter",
         places: calls!("enter": "read", "pread64", "readv", "preadv", "preadv2"),
         sees: "who reads a declared file",
+        essential: false,
     },
     Hook {
         program: "inode_dirtied",
         places: &[Place::Raw("writeback_mark_inode_dirty")],
         sees: "writes whose descriptor stays open, stores through mappings, io_uring",
+        essential: false,
     },
     Hook {
         program: "close_enter",
         places: calls!("enter": "close"),
         sees: "the end of a write",
+        essential: false,
     },
     Hook {
         program: "dup_enter",
         places: calls!("enter": "dup2", "dup3"),
         sees: "the end of a shell's redirection",
+        essential: false,
     },
     Hook {
         program: "process_exit",
         places: &[Place::Tracepoint("sched", "sched_process_exit")],
         sees: "writers that end without closing",
+        essential: false,
     },
     Hook {
         program: "rename_enter",
         places: calls!("enter": "rename"),
         sees: "files moved onto or away from a declared path",
+        essential: false,
     },
     Hook {
         program: "renameat_enter",
         places: calls!("enter": "renameat", "renameat2"),
         sees: "files moved onto or away from a declared path",
+        essential: false,
     },
     Hook {
         program: "unlink_enter",
         places: calls!("enter": "unlink", "rmdir"),
         sees: "declared files removed",
+        essential: false,
     },
     Hook {
         program: "unlinkat_enter",
         places: calls!("enter": "unlinkat"),
         sees: "declared files removed",
+        essential: false,
     },
     Hook {
         program: "make_enter",
         places: calls!("enter": "mkdir", "mknod"),
         sees: "directories and nodes made in a declared place",
+        essential: false,
     },
     Hook {
         program: "makeat_enter",
         places: calls!("enter": "mkdirat", "mknodat"),
         sees: "directories and nodes made in a declared place",
+        essential: false,
     },
     Hook {
         program: "link_enter",
         places: calls!("enter": "link", "symlink"),
         sees: "links made in a declared place",
+        essential: false,
     },
     Hook {
         program: "linkat_enter",
         places: calls!("enter": "linkat"),
         sees: "links made in a declared place",
+        essential: false,
     },
     Hook {
         program: "symlinkat_enter",
         places: calls!("enter": "symlinkat"),
         sees: "links made in a declared place",
+        essential: false,
     },
     Hook {
         program: "attr_enter",
         places: calls!("enter": "chmod", "chown", "lchown", "truncate"),
         sees: "mode, owner and size changed by path",
+        essential: false,
     },
     Hook {
         program: "attrat_enter",
         places: calls!("enter": "fchmodat", "fchmodat2", "fchownat"),
         sees: "mode and owner changed by path",
+        essential: false,
     },
     Hook {
         program: "attrfd_enter",
         places: calls!("enter": "fchmod", "fchown"),
         sees: "mode and owner changed through a descriptor",
+        essential: false,
     },
     Hook {
         program: "call_exit",
@@ -123,6 +154,7 @@ pub const HOOKS: &[Hook] = &[
             "rename", "renameat", "renameat2", "unlink", "rmdir", "unlinkat", "mkdir", "mknod", "mkdirat", "mknodat", "link", "symlink",
             "linkat", "symlinkat", "chmod", "chown", "lchown", "truncate", "fchmodat", "fchmodat2", "fchownat", "fchmod", "fchown"),
         sees: "whether a call that renames, removes, creates or changes attributes succeeded",
+        essential: true,
     },
 ];
 

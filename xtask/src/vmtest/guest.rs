@@ -14,10 +14,10 @@ use super::{image::Image, kernel::Kernel, tools::Tools};
 use crate::{shell::quote, step::Step};
 
 /// Programs of this machine that the tests and the script run.
-const PROGRAMS: [&str; 29] = [
+const PROGRAMS: [&str; 30] = [
     "cat", "chmod", "chown", "cp", "dd", "dmesg", "echo", "env", "grep", "head", "kmod", "ln",
     "ls", "mkdir", "mkfifo", "mknod", "mount", "mv", "rm", "rmdir", "sed", "sh", "sleep", "tail",
-    "timeout", "touch", "truncate", "umount", "unshare",
+    "timeout", "touch", "true", "truncate", "umount", "unshare",
 ];
 
 /// Where the loader looks in the guest; libraries lie there without their folders.
