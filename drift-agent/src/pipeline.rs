@@ -400,6 +400,7 @@ impl Pipeline {
     fn larger(&mut self, objects: usize) -> Option<Ears> {
         let loaded = Probe::load(ProbeSettings {
             objects,
+            ring: self.settings.ring,
             debug: self.settings.debug_probes,
         });
         let reason = match loaded

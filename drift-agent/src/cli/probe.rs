@@ -10,7 +10,10 @@ use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
-use crate::probe::{Fate, Machine, Probe, ProbeSettings, Refused, Tried};
+use crate::{
+    probe::{Fate, Machine, Probe, ProbeSettings, Refused, Tried},
+    settings::RING,
+};
 
 /// Say which sensor would run on this machine, and what it would not see.
 ///
@@ -85,6 +88,7 @@ impl ProbeCommand {
         let machine = Machine::look();
         let loaded = Probe::load(ProbeSettings {
             objects: 1,
+            ring: RING,
             debug: false,
         });
         let report = Report::new(machine, &loaded);

@@ -29,14 +29,13 @@ pub(super) const BTF: &str = "/sys/kernel/btf/vmlinux";
 /// Objects (paths, directories, names) that the kernel tables hold at most: 24 bytes of mark each, and about 100 in each table.
 const MOST_OBJECTS: usize = 1 << 20;
 
-/// Bytes of the ring of changes: some 40,000 doorbells, and an object that has rung does not ring again before it was looked at.
-const RING: u32 = 4 << 20;
-
 /// How to load the kernel half.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeSettings {
     /// Objects to have room for.
     pub objects: usize,
+    /// Bytes of the ring of changes: a power of two, at least a page.
+    pub ring: u32,
     /// Let the programs log what they do.
     pub debug: bool,
 }
@@ -102,7 +101,7 @@ impl Probe {
             .override_global("OFFSETS", offsets.as_bytes(), true)
             .override_global("KNOBS", knobs.as_bytes(), true)
             .override_global(aya_log::LEVEL, &log_level, false)
-            .map_max_entries("CHANGES", RING);
+            .map_max_entries("CHANGES", settings.ring);
         for map in [
             "LEVELS",
             "SLOTS",
