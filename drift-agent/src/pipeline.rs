@@ -6,15 +6,19 @@
 //!
 //! One task owns all state. Looking and healing block, so they run on a small pool of threads as [`work::Job`]s and come back as [`Wake::Done`].
 
+mod attribute;
 mod describe;
 mod drain;
+mod guard;
 mod judge;
 mod keep;
 mod path;
 mod timers;
 mod work;
 
-pub(crate) use describe::{declared as declared_side, detail, observed as observed_side};
+pub(crate) use describe::{
+    also_declared, declared as declared_side, detail, observed as observed_side,
+};
 pub use work::remove_leftovers;
 
 use std::{
@@ -108,6 +112,9 @@ struct Pipeline {
     objects: Arc<Objects>,
     register: Option<Arc<Register>>,
     paths: Vec<PathState>,
+    /// As many as the snapshot has policies.
+    policy_brakes: Vec<guard::PolicyBrake>,
+    before: guard::Before,
     /// Paths that somebody has open for writing.
     writing: BTreeSet<usize>,
     identify: Identify,
@@ -185,6 +192,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         objects: Arc::default(),
         register: None,
         paths: Vec::new(),
+        policy_brakes: Vec::new(),
+        before: guard::Before::default(),
         writing: BTreeSet::new(),
         identify: Identify::new(),
         timers: Timers::default(),
@@ -197,6 +206,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         sweep: drain::Sweep::default(),
         deaf,
     };
+    pipeline.before = pipeline.before();
     match parts.rejected {
         Some(rejected) => pipeline.say_rejected(&rejected)?,
         None => pipeline.keep(&parts.snapshot, sources),
@@ -372,6 +382,7 @@ impl Pipeline {
             })
             .collect();
         drop(states);
+        self.brake_policies(&old);
         self.writing.clear();
         self.objects = objects;
         self.register = ears.as_ref().map(|ears| {
@@ -471,10 +482,12 @@ impl Pipeline {
             match timer {
                 Timer::Tick => {
                     self.timers.set(Timer::Tick, now + TICK);
+                    self.end_activations();
                     self.tick(ears)?;
                 }
                 Timer::Scan => {
                     self.timers.set(Timer::Scan, now + self.scan_interval());
+                    self.end_activations();
                     if self.deaf.is_some() {
                         self.start_sweep(Cause::Scan);
                     } else {

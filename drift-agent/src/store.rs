@@ -23,7 +23,7 @@ pub use declared::InForce;
 pub use error::{Changed, StoreError};
 pub use room::Usage;
 pub use snapshot::Restored;
-pub use state::{Activation, HeldBrake, MOST_RETAINED, MOST_VERSIONS, Seen, State};
+pub use state::{Activation, HeldBrake, Longest, MOST_RETAINED, MOST_VERSIONS, Seen, Spent, State};
 
 use std::{
     path::{Path, PathBuf},

@@ -7,15 +7,18 @@ use std::{
 };
 
 use drift_common::policy::{
-    Content as Said, DirectorySpec, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode, OnUnexpected,
-    PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec, without_final_newline,
+    self, Content as Said, DirectorySpec, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode,
+    OnUnexpected, PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec,
+    without_final_newline,
 };
 
 use crate::heal::temporary_name;
 
 use super::{
-    ActivePolicy, Basis, Content, Declared, Exhaustive, Identified, Identity, Snapshot, Target,
+    ActivePolicy, Attributes, Basis, Content, Declared, Exhaustive, Identified, Identity, Snapshot,
+    Target,
     accounts::{Accounts, GROUPS, USERS},
+    attribute::Names,
     content::{Bytes, Contents},
     folder::Folder,
 };
@@ -57,7 +60,7 @@ impl<'a> Resolve<'a> {
                 version: version.version.value.to_string(),
                 digest: digest.unwrap_or_else(|| blake3::hash(b"")),
                 mode: mode.unwrap_or(lineage.policy.mode),
-                backoff: lineage.policy.guard.backoff,
+                guard: lineage.policy.guard,
             });
             for (file, content) in version.files.iter().zip(contents) {
                 let declared = self.file(file, content, &policy, mode);
@@ -120,17 +123,32 @@ impl<'a> Resolve<'a> {
             mode,
             owner,
             group,
+            attributes,
             on_drift,
             severity,
             redact,
             max_size,
             final_newline,
+            hard_links,
             compare,
             after_heal: _,
         } = file;
         // All of them, so that all problems are said.
-        let uid = id(&mut self.users, owner, self.basis, self.problems);
-        let gid = id(&mut self.groups, group, self.basis, self.problems);
+        let uid = id(
+            &mut self.users,
+            owner,
+            "owner: 1000",
+            self.basis,
+            self.problems,
+        );
+        let gid = id(
+            &mut self.groups,
+            group,
+            "group: 1000",
+            self.basis,
+            self.problems,
+        );
+        let attributes = self.attributes(attributes);
         let (bytes, digest) = bytes?;
         if let Some(most) = max_size
             && bytes.len() as u64 > most.value
@@ -147,6 +165,7 @@ impl<'a> Resolve<'a> {
             digest,
             body,
             max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
+            hard_links: *hard_links,
             compare: compare.value.clone(),
             redact: *redact,
         });
@@ -154,6 +173,7 @@ impl<'a> Resolve<'a> {
             mode: *mode,
             uid: uid?,
             gid: gid?,
+            attributes: attributes?,
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -169,15 +189,30 @@ impl<'a> Resolve<'a> {
             target,
             owner,
             group,
+            attributes,
             on_drift,
             severity,
         } = link;
-        let uid = id(&mut self.users, owner, self.basis, self.problems);
-        let gid = id(&mut self.groups, group, self.basis, self.problems);
+        let uid = id(
+            &mut self.users,
+            owner,
+            "owner: 1000",
+            self.basis,
+            self.problems,
+        );
+        let gid = id(
+            &mut self.groups,
+            group,
+            "group: 1000",
+            self.basis,
+            self.problems,
+        );
+        let attributes = self.attributes(attributes);
         let target = Target::Symlink(target.clone());
         Some(Declared {
             uid: uid?,
             gid: gid?,
+            attributes: attributes?,
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -193,12 +228,26 @@ impl<'a> Resolve<'a> {
             mode,
             owner,
             group,
+            attributes,
             exhaustive,
             on_drift,
             severity,
         } = directory;
-        let uid = id(&mut self.users, owner, self.basis, self.problems);
-        let gid = id(&mut self.groups, group, self.basis, self.problems);
+        let uid = id(
+            &mut self.users,
+            owner,
+            "owner: 1000",
+            self.basis,
+            self.problems,
+        );
+        let gid = id(
+            &mut self.groups,
+            group,
+            "group: 1000",
+            self.basis,
+            self.problems,
+        );
+        let attributes = self.attributes(attributes);
         let exhaustive = exhaustive.as_ref().map(|said| Exhaustive {
             declared: BTreeSet::new(),
             ignore: said.ignore.clone(),
@@ -209,8 +258,19 @@ impl<'a> Resolve<'a> {
             mode: *mode,
             uid: uid?,
             gid: gid?,
+            attributes: attributes?,
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
+    }
+
+    fn attributes(&mut self, said: &policy::Attributes) -> Option<Attributes> {
+        let mut names = Names {
+            users: &mut self.users,
+            groups: &mut self.groups,
+            basis: self.basis,
+            problems: self.problems,
+        };
+        names.attributes(said)
     }
 
     fn content(&mut self, content: &Spanned<Said>) -> Option<Bytes> {
@@ -245,6 +305,7 @@ fn declared(
         mode: None,
         uid: None,
         gid: None,
+        attributes: Attributes::default(),
         // The command line counts more than the path's own word, that more than its policy's.
         on_drift: asked.or(said.0).unwrap_or(policy.mode),
         severity: said.1,
@@ -290,12 +351,13 @@ fn digests(contents: &[Option<Bytes>]) -> Option<Vec<blake3::Hash>> {
 fn id(
     accounts: &mut Accounts<'_>,
     principal: &Option<Spanned<Principal>>,
+    example: &str,
     basis: &mut Basis,
     problems: &mut Problems,
 ) -> Option<Option<u32>> {
     match principal
         .as_ref()
-        .map(|principal| accounts.id(principal, basis))
+        .map(|principal| accounts.id(principal, example, basis))
     {
         None => Some(None),
         Some(Ok(id)) => Some(Some(id)),

@@ -91,7 +91,7 @@ pub(super) fn attach(ebpf: &mut Ebpf, tracefs: &Path) -> Result<(Vec<Tried>, Lin
             },
             // Without the capability, or without what the others need, there is no sensor.
             Err(refused @ Refused::NotAllowed(_)) => return Err(refused),
-            Err(refused) if hook.essential => return Err(refused),
+            Err(refused) if hook.is_essential() => return Err(refused),
             Err(refused) => {
                 warn!("{refused}: going on without it");
                 Tried {
@@ -101,7 +101,7 @@ pub(super) fn attach(ebpf: &mut Ebpf, tracefs: &Path) -> Result<(Vec<Tried>, Lin
                 }
             }
         };
-        if hook.essential && !tried.is_attached() {
+        if hook.is_essential() && !tried.is_attached() {
             return Err(Refused::Program {
                 program: hook.program,
                 reason: "none of its places is in this kernel, which must be built with CONFIG_FTRACE_SYSCALLS".to_owned(),

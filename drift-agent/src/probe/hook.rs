@@ -19,8 +19,14 @@ pub struct Hook {
     pub places: &'static [Place],
     /// What is not seen without it, for people.
     pub sees: &'static str,
-    /// Without it the others are of no use.
-    pub essential: bool,
+}
+
+impl Hook {
+    /// Without it the others are of no use: it tells the agent what an inode is called, or whether a call succeeded.
+    #[must_use]
+    pub fn is_essential(&self) -> bool {
+        matches!(self.program, "open_exit" | "call_exit")
+    }
 }
 
 impl fmt::Display for Place {
@@ -44,123 +50,117 @@ pub const HOOKS: &[Hook] = &[
         program: "open_exit",
         places: calls!("exit": "open", "openat", "openat2", "creat", "open_by_handle_at"),
         sees: "who opens a declared file, files created in its place",
-        essential: true,
     },
     Hook {
         program: "read_enter",
         places: calls!("enter": "read", "pread64", "readv", "preadv", "preadv2"),
         sees: "who reads a declared file",
-        essential: false,
     },
     Hook {
         program: "inode_dirtied",
         places: &[Place::Raw("writeback_mark_inode_dirty")],
         sees: "writes whose descriptor stays open, stores through mappings, io_uring",
-        essential: false,
     },
     Hook {
         program: "close_enter",
         places: calls!("enter": "close"),
         sees: "the end of a write",
-        essential: false,
     },
     Hook {
         program: "dup_enter",
         places: calls!("enter": "dup2", "dup3"),
         sees: "the end of a shell's redirection",
-        essential: false,
     },
     Hook {
         program: "process_exit",
         places: &[Place::Tracepoint("sched", "sched_process_exit")],
         sees: "writers that end without closing",
-        essential: false,
     },
     Hook {
         program: "rename_enter",
         places: calls!("enter": "rename"),
         sees: "files moved onto or away from a declared path",
-        essential: false,
     },
     Hook {
         program: "renameat_enter",
         places: calls!("enter": "renameat", "renameat2"),
         sees: "files moved onto or away from a declared path",
-        essential: false,
     },
     Hook {
         program: "unlink_enter",
         places: calls!("enter": "unlink", "rmdir"),
         sees: "declared files removed",
-        essential: false,
     },
     Hook {
         program: "unlinkat_enter",
         places: calls!("enter": "unlinkat"),
         sees: "declared files removed",
-        essential: false,
     },
     Hook {
         program: "make_enter",
         places: calls!("enter": "mkdir", "mknod"),
         sees: "directories and nodes made in a declared place",
-        essential: false,
     },
     Hook {
         program: "makeat_enter",
         places: calls!("enter": "mkdirat", "mknodat"),
         sees: "directories and nodes made in a declared place",
-        essential: false,
     },
     Hook {
         program: "link_enter",
         places: calls!("enter": "link", "symlink"),
         sees: "links made in a declared place",
-        essential: false,
     },
     Hook {
         program: "linkat_enter",
         places: calls!("enter": "linkat"),
         sees: "links made in a declared place",
-        essential: false,
     },
     Hook {
         program: "symlinkat_enter",
         places: calls!("enter": "symlinkat"),
         sees: "links made in a declared place",
-        essential: false,
     },
     Hook {
         program: "attr_enter",
-        places: calls!("enter": "chmod", "chown", "lchown", "truncate"),
-        sees: "mode, owner and size changed by path",
-        essential: false,
+        places: calls!("enter":
+            "chmod", "chown", "lchown", "truncate", "setxattr", "lsetxattr", "removexattr", "lremovexattr"),
+        sees: "mode, owner, size and other attributes changed by path",
     },
     Hook {
         program: "attrat_enter",
-        places: calls!("enter": "fchmodat", "fchmodat2", "fchownat"),
-        sees: "mode and owner changed by path",
-        essential: false,
+        places: calls!("enter": "fchmodat", "fchmodat2", "fchownat", "setxattrat", "removexattrat", "file_setattr"),
+        sees: "mode, owner and other attributes changed by path",
     },
     Hook {
         program: "attrfd_enter",
-        places: calls!("enter": "fchmod", "fchown"),
-        sees: "mode and owner changed through a descriptor",
-        essential: false,
+        places: calls!("enter": "fchmod", "fchown", "fsetxattr", "fremovexattr"),
+        sees: "mode, owner and other attributes changed through a descriptor",
+    },
+    Hook {
+        program: "ioctl_enter",
+        places: calls!("enter": "ioctl"),
+        sees: "flags changed (chattr)",
     },
     Hook {
         program: "call_exit",
         places: calls!("exit":
             "rename", "renameat", "renameat2", "unlink", "rmdir", "unlinkat", "mkdir", "mknod", "mkdirat", "mknodat", "link", "symlink",
-            "linkat", "symlinkat", "chmod", "chown", "lchown", "truncate", "fchmodat", "fchmodat2", "fchownat", "fchmod", "fchown"),
+            "linkat", "symlinkat", "chmod", "chown", "lchown", "truncate", "fchmodat", "fchmodat2", "fchownat", "fchmod", "fchown",
+            "setxattr", "lsetxattr", "removexattr", "lremovexattr", "setxattrat", "removexattrat", "file_setattr", "fsetxattr", "fremovexattr",
+            "ioctl"),
         sees: "whether a call that renames, removes, creates or changes attributes succeeded",
-        essential: true,
     },
 ];
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_hooks_that_all_others_need_are_in_the_table() {
+        assert_eq!(HOOKS.iter().filter(|hook| hook.is_essential()).count(), 2);
+    }
 
     #[test]
     fn each_call_that_is_remembered_on_entry_is_looked_at_on_exit() {

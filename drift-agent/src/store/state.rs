@@ -6,7 +6,7 @@ mod brake;
 mod open;
 mod retain;
 
-pub use brake::HeldBrake;
+pub use brake::{HeldBrake, Longest, Spent};
 pub use retain::{MOST_RETAINED, MOST_VERSIONS};
 
 use std::{
