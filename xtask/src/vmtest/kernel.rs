@@ -58,7 +58,10 @@ pub(super) struct Kernel {
 
 impl Kernel {
     /// The kept one, fetched first if there is none. `Err(reason)`: it is not to be had.
-    pub(super) fn ensure(series: &Series, archive: &Archive) -> Result<Result<Kernel, String>> {
+    pub(super) fn ensure(
+        series: &'static Series,
+        archive: &Archive,
+    ) -> Result<Result<Kernel, String>> {
         let kept = archive.place(&format!("kernel-{}", series.name));
         if !kept.join("package").is_file() {
             let Some(package) = newest(series, archive)? else {
@@ -78,10 +81,7 @@ impl Kernel {
             .collect();
         modules.sort();
         Ok(Ok(Kernel {
-            name: KERNELS
-                .iter()
-                .find(|known| known.name == series.name)
-                .map_or("", |known| known.name),
+            name: series.name,
             package: fs::read_to_string(kept.join("package")).with_context(read)?,
             image: kept.join("vmlinuz"),
             modules,
