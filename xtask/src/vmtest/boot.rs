@@ -11,8 +11,8 @@ use anyhow::{Context as _, Result};
 
 use super::{guest, kernel::Kernel, tools::Tools};
 
-/// For all of one guest.
-const TIMEOUT: Duration = Duration::from_secs(600);
+/// For all of one guest, also where ten others want the processor.
+const TIMEOUT: Duration = Duration::from_secs(1200);
 /// Between two looks at QEMU.
 const PAUSE: Duration = Duration::from_millis(100);
 
