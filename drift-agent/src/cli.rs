@@ -9,6 +9,7 @@ mod explain;
 mod format;
 mod history;
 mod policy;
+mod probe;
 mod run;
 mod size;
 mod snapshot;
@@ -44,7 +45,9 @@ Examples:
   drift-agent status; drift-agent history --since 1h
       how this node is, and what has happened on it
   drift-agent policy validate --policies policies
-      say all that is wrong with policies, on any machine";
+      say all that is wrong with policies, on any machine
+  sudo drift-agent probe
+      which sensor would run on this machine, and what it would not see";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -58,6 +61,7 @@ enum Command {
     Policy(policy::Policy),
     Completions(completions::Completions),
     Man(completions::Man),
+    Probe(probe::ProbeCommand),
 }
 
 /// Parses the arguments and runs the command. Errors are one sentence on standard error and a non-zero status.
@@ -77,6 +81,7 @@ pub fn main() -> ExitCode {
         Command::Policy(policy) => policy.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
+        Command::Probe(probe) => probe.run(),
     };
     match result {
         Ok(status) => status,

@@ -180,8 +180,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
     let mut hooks = 0;
     let (mut ears, deaf) = match parts.probe {
         Ok(probe) => {
-            unseen.extend(probe.unseen.iter().map(|phrase| (*phrase).to_owned()));
-            hooks = probe.hooks;
+            unseen.extend(probe.unseen().into_iter().map(str::to_owned));
+            hooks = probe.hooks();
             (Some(Ears::new(probe)?), None)
         }
         Err(reason) => (None, Some(reason)),
@@ -436,6 +436,7 @@ impl Pipeline {
     fn larger(&mut self, objects: usize) -> Option<Ears> {
         let loaded = Probe::load(ProbeSettings {
             objects,
+            ring: self.settings.ring,
             debug: self.settings.debug_probes,
         });
         let reason = match loaded
