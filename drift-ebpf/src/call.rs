@@ -19,6 +19,9 @@ pub struct Named {
     pub used: u32,
 }
 
+/// [`Named::used`] of what gets another name: not what it is changes, but how many names it has.
+pub const SOURCE: u32 = 2;
+
 impl Named {
     pub const NONE: Named = Named {
         path: 0,
@@ -29,6 +32,15 @@ impl Named {
     #[inline(always)]
     pub const fn path(fd: i32, path: u64) -> Named {
         Named { path, fd, used: 1 }
+    }
+
+    #[inline(always)]
+    pub const fn source(fd: i32, path: u64) -> Named {
+        Named {
+            path,
+            fd,
+            used: SOURCE,
+        }
     }
 
     #[inline(always)]

@@ -108,12 +108,17 @@ pub const HOOKS: &[Hook] = &[
     },
     Hook {
         program: "link_enter",
-        places: calls!("enter": "link", "symlink"),
-        sees: "links made in a declared place",
+        places: calls!("enter": "link"),
+        sees: "links made in a declared place, and other names of declared files",
     },
     Hook {
         program: "linkat_enter",
         places: calls!("enter": "linkat"),
+        sees: "links made in a declared place, and other names of declared files",
+    },
+    Hook {
+        program: "symlink_enter",
+        places: calls!("enter": "symlink"),
         sees: "links made in a declared place",
     },
     Hook {

@@ -5,7 +5,7 @@ use drift_common::abi::{Kind, Level, SWEEP_SLOT};
 
 use crate::{
     actor,
-    call::{Call, Named},
+    call::{Call, Named, SOURCE},
     emit::{self, Change},
     fault::{Fault, finish},
     kernel::returned,
@@ -31,9 +31,13 @@ fn try_named(named: &Named, kind: Kind) -> Result<(), Fault> {
         return Ok(());
     }
     let found = path::find(named)?;
+    let is_source = named.used == SOURCE;
+    let kind = if is_source { Kind::Attr } else { kind };
     // Names are exact for what a call puts or takes away under them. An attribute is changed on what the name leads to: through a symbolic link, or on
     // another name of the same inode. Then a sweep is asked for.
     let slot = match (found.how, kind) {
+        // Whoever links files that nobody declared asks for no sweep: another name of a declared file has told of itself when it was made.
+        (How::Nobody | How::Inside, _) if is_source => return Ok(()),
         // That it has other attributes is nothing to its directory.
         (How::Inside, Kind::Attr) => SWEEP_SLOT,
         (How::Nobody, Kind::Attr) if named.path != 0 => SWEEP_SLOT,

@@ -26,16 +26,30 @@ pub fn makeat_enter(ctx: TracePointContext) -> u32 {
     finish(enter(argument(&ctx, 0) as i32, argument(&ctx, 1)))
 }
 
-/// `link(old, new)`, `symlink(target, new)`.
+/// `link(old, new)`.
 #[tracepoint]
 pub fn link_enter(ctx: TracePointContext) -> u32 {
-    finish(enter(WORKING_DIRECTORY, argument(&ctx, 1)))
+    finish(Call::enter(
+        Kind::Create,
+        Named::path(WORKING_DIRECTORY, argument(&ctx, 1)),
+        Named::source(WORKING_DIRECTORY, argument(&ctx, 0)),
+    ))
 }
 
 /// `linkat(olddirfd, old, newdirfd, new, flags)`.
 #[tracepoint]
 pub fn linkat_enter(ctx: TracePointContext) -> u32 {
-    finish(enter(argument(&ctx, 2) as i32, argument(&ctx, 3)))
+    finish(Call::enter(
+        Kind::Create,
+        Named::path(argument(&ctx, 2) as i32, argument(&ctx, 3)),
+        Named::source(argument(&ctx, 0) as i32, argument(&ctx, 1)),
+    ))
+}
+
+/// `symlink(target, new)`.
+#[tracepoint]
+pub fn symlink_enter(ctx: TracePointContext) -> u32 {
+    finish(enter(WORKING_DIRECTORY, argument(&ctx, 1)))
 }
 
 /// `symlinkat(target, newdirfd, new)`.
