@@ -1,102 +1,47 @@
 //! The only reader of the host: what stands at a declared path, read once, stably.
 //!
-//! One walk to the parent directory without following links, one open, one read; `statx` before and after must agree. Nothing that stands there can make
+//! One walk to the parent directory without following links, one open, one read; `statx` of the name before and of the open file after must agree. Nothing that stands there can make
 //! it hang or run on: FIFOs and devices are never opened, and a file larger than is declared possible is not read at all.
 
+mod hash;
+mod host;
+mod list;
+mod stat;
+
+pub use host::Host;
+pub use list::Unexpected;
+pub use stat::{Stat, Times};
+
 use std::{
-    collections::BTreeSet,
     ffi::{OsStr, OsString},
     fs::File,
-    io::{self, Read},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    os::unix::ffi::{OsStrExt, OsStringExt},
-    path::{Path, PathBuf},
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    os::unix::ffi::OsStringExt,
+    path::PathBuf,
+    sync::Arc,
 };
 
 use drift_common::abi::Key;
 use rustix::{
-    fs::{
-        AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, readlinkat,
-        statx,
-    },
+    fs::{Mode, OFlags, openat2, readlinkat},
     io::Errno,
 };
 
+use self::{
+    hash::{Buffer, hash},
+    host::STRAIGHT,
+    list::list,
+    stat::{stat_at, stat_of},
+};
 use crate::{
-    declare::{Declared, Exhaustive, Target, without_final_newline},
+    declare::{Declared, Target},
     probe::Watch,
     report::FileType,
 };
 
 /// Reads that may disagree before the verdict is [`Found::Unstable`].
 const TRIES: usize = 4;
-
-/// The host's file tree, from a pinned root.
-#[derive(Debug)]
-pub struct Host {
-    root: OwnedFd,
-}
-
-/// No component of a declared path may be a link: a link that somebody plants would otherwise decide what is read and written.
-const STRAIGHT: ResolveFlags = ResolveFlags::NO_SYMLINKS
-    .union(ResolveFlags::NO_MAGICLINKS)
-    .union(ResolveFlags::BENEATH);
-
-impl Host {
-    /// Pins the root directory.
-    pub fn new(root: &Path) -> io::Result<Host> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Host {
-            root: openat(CWD, root, flags, Mode::empty())?,
-        })
-    }
-
-    /// A directory, reached without a link in its way. `flags` beside `O_DIRECTORY`.
-    pub fn directory(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let relative = path.strip_prefix("/").unwrap_or(path);
-        let relative = if relative.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            relative
-        };
-        openat2(
-            &self.root,
-            relative,
-            flags | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-            STRAIGHT,
-        )
-    }
-
-    /// What changes when a file does, without opening it; `None` where nothing can be looked at.
-    pub fn stat(&self, path: &Path) -> Option<Stat> {
-        let relative = path.strip_prefix("/").ok()?;
-        stat_at(self.root.as_fd(), relative.as_os_str()).ok()
-    }
-}
-
-/// A moment of the file system's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
-    pub mtime: (i64, u32),
-    pub ctime: (i64, u32),
-}
-
-/// `statx`, as far as drift looks at it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stat {
-    pub file_type: FileType,
-    /// 07777.
-    pub mode: u32,
-    pub uid: u32,
-    pub gid: u32,
-    pub size: u64,
-    pub links: u32,
-    pub ino: u64,
-    /// (major, minor) as user space sees it.
-    pub dev: (u32, u32),
-    pub times: Times,
-}
 
 /// What stands at the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,17 +64,6 @@ pub enum Found {
     File(Option<blake3::Hash>),
 }
 
-/// Names in a directory that may not be there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unexpected {
-    /// Sorted, the first [`MOST_NAMES`] of them.
-    pub names: Vec<OsString>,
-    pub count: usize,
-}
-
-/// Names that are kept of what may not be in a directory.
-pub const MOST_NAMES: usize = 1024;
-
 /// One observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
@@ -142,6 +76,18 @@ pub struct Observed {
     pub known: Known,
     /// How many had the file open for writing, where probes tell it.
     pub writers: u32,
+}
+
+impl Observed {
+    fn nothing() -> Self {
+        Self {
+            found: Found::Absent,
+            body: None,
+            stat: None,
+            known: Known::default(),
+            writers: 0,
+        }
+    }
 }
 
 /// The inodes under which the kernel half knows a path.
@@ -161,51 +107,125 @@ pub fn observe(
     watch: Option<&Watch>,
     rekey: Rekey<'_>,
 ) -> Observed {
-    let mut observed = once(host, declared, watch, rekey);
-    for _ in 1..TRIES {
-        if observed.found != Found::Unstable {
-            break;
-        }
-        observed = once(host, declared, watch, rekey);
-    }
-    observed
+    Reader::new(host).observe(declared, watch, rekey)
 }
 
-fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
-    let path = &declared.path;
-    let mut observed = Observed {
-        found: Found::Absent,
-        body: None,
-        stat: None,
-        known: Known::default(),
-        writers: 0,
-    };
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        // The root directory: validation refuses it as a file's path.
-        observed.found = Found::Other(FileType::Directory);
-        return observed;
-    };
-    let parent = match host.directory(parent, OFlags::PATH) {
-        Ok(parent) => parent,
-        Err(error) => {
-            observed.found = in_the_way(error);
-            rekey(&observed.known);
-            return observed;
+/// Looks at one path after the other, and uses again what it needs for that.
+#[derive(Debug)]
+pub struct Reader<'h> {
+    host: &'h Host,
+    buffer: Buffer,
+}
+
+impl<'h> Reader<'h> {
+    #[must_use]
+    pub fn new(host: &'h Host) -> Self {
+        Self {
+            host,
+            buffer: Buffer::default(),
         }
-    };
-    observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
-    match read(
-        parent.as_fd(),
-        name,
-        &declared.target,
-        watch,
-        &mut observed,
-        rekey,
-    ) {
-        Ok(found) => observed.found = found,
-        Err(error) => observed.found = failed(&error),
     }
-    observed
+
+    /// Looks at one declared path.
+    pub fn observe(
+        &mut self,
+        declared: &Declared,
+        watch: Option<&Watch>,
+        rekey: Rekey<'_>,
+    ) -> Observed {
+        let mut observed = self.once(declared, watch, rekey);
+        for _ in 1..TRIES {
+            if observed.found != Found::Unstable {
+                break;
+            }
+            observed = self.once(declared, watch, rekey);
+        }
+        observed
+    }
+
+    /// Looks at paths of one directory, without probes. The way to it is walked once for all of them, and once more afterwards: where it leads elsewhere then, what
+    /// was seen is not what stands at these paths, and each is looked at by itself.
+    pub fn observe_siblings(&mut self, siblings: &[Arc<Declared>]) -> Vec<Observed> {
+        let together = self.together(siblings, &mut |_| {});
+        let alone =
+            |reader: &mut Self, declared: &Declared| reader.observe(declared, None, &mut |_| {});
+        let Some(mut observed) = together else {
+            let each = siblings.iter();
+            return each.map(|declared| alone(self, declared)).collect();
+        };
+        for (seen, declared) in observed.iter_mut().zip(siblings) {
+            if seen.found == Found::Unstable {
+                *seen = alone(self, declared);
+            }
+        }
+        observed
+    }
+
+    /// `None` where the directory was not there, or not to the end.
+    fn together(&mut self, siblings: &[Arc<Declared>], rekey: Rekey<'_>) -> Option<Vec<Observed>> {
+        let [first, _, ..] = siblings else {
+            return None; // nothing is gained
+        };
+        let path = first.path.parent()?;
+        let way = |reader: &Self| reader.host.directory(path, OFlags::PATH).ok();
+        let parent = way(self)?;
+        let mut observed = Vec::with_capacity(siblings.len());
+        for declared in siblings {
+            debug_assert_eq!(declared.path.parent(), Some(path));
+            let name = declared.path.file_name()?;
+            let mut seen = Observed::nothing();
+            self.at(parent.as_fd(), name, declared, None, rekey, &mut seen);
+            observed.push(seen);
+        }
+        let (then, now) = (stat_of(parent.as_fd()), stat_of(way(self)?.as_fd()));
+        then.ok()?.is_same_file(&now.ok()?).then_some(observed)
+    }
+
+    fn once(&mut self, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
+        let path = &declared.path;
+        let mut observed = Observed::nothing();
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            // The root directory: validation refuses it as a file's path.
+            observed.found = Found::Other(FileType::Directory);
+            return observed;
+        };
+        let parent = match self.host.directory(parent, OFlags::PATH) {
+            Ok(parent) => parent,
+            Err(error) => {
+                observed.found = in_the_way(error);
+                rekey(&observed.known);
+                return observed;
+            }
+        };
+        observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
+        self.at(parent.as_fd(), name, declared, watch, rekey, &mut observed);
+        observed
+    }
+
+    /// What stands under a name in a directory.
+    fn at(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &OsStr,
+        declared: &Declared,
+        watch: Option<&Watch>,
+        rekey: Rekey<'_>,
+        observed: &mut Observed,
+    ) {
+        let buffer = &mut self.buffer;
+        observed.found = match read(
+            parent,
+            name,
+            &declared.target,
+            watch,
+            observed,
+            rekey,
+            buffer,
+        ) {
+            Ok(found) => found,
+            Err(error) => failed(&error),
+        };
+    }
 }
 
 /// What an error on the way to the directory means.
@@ -232,6 +252,7 @@ fn read(
     watch: Option<&Watch>,
     observed: &mut Observed,
     rekey: Rekey<'_>,
+    buffer: &mut Buffer,
 ) -> io::Result<Found> {
     let before = match stat_at(parent, name) {
         Ok(stat) => stat,
@@ -247,7 +268,7 @@ fn read(
         (other, _) => {
             rekey(&observed.known);
             return match other {
-                FileType::Symlink => link(parent, name),
+                FileType::Symlink => link(parent, name, &before),
                 other => Ok(Found::Other(other)),
             };
         }
@@ -276,17 +297,10 @@ fn read(
         observed.writers = learned.writers;
     }
     rekey(&observed.known);
-    let opened = stat_of(file.as_fd())?;
-    observed.stat = Some(opened);
-    if opened.file_type != before.file_type {
-        return Ok(Found::Unstable);
-    }
     let found = match target {
+        Target::File(content) if before.size > content.max_size => Some(Found::File(None)),
         Target::File(content) => {
-            if opened.size > content.max_size {
-                return Ok(Found::File(None));
-            }
-            let digests = hash(&file, content.max_size)?;
+            let digests = hash(&file, before.size, content.max_size, buffer)?;
             observed.body = digests.map(|digests| digests.body);
             digests.map(|digests| Found::File(Some(digests.whole)))
         }
@@ -300,139 +314,27 @@ fn read(
         // Neither is opened.
         Target::Symlink(_) | Target::Absent => None,
     };
+    // What had the name before it was opened is what was opened, and nothing has changed since: so this is what stood at the path at that moment.
     let after = stat_of(file.as_fd())?;
     observed.stat = Some(after);
-    // The name must still lead to what was read.
-    let named = stat_at(parent, name).ok();
-    let is_same = |named: Stat| (named.ino, named.dev) == (after.ino, after.dev);
-    if opened != after || !named.is_some_and(is_same) {
+    if before != after {
         return Ok(Found::Unstable);
     }
     Ok(found.unwrap_or(Found::Unstable))
 }
 
 /// What a link holds.
-fn link(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Found> {
-    match readlinkat(parent, name, Vec::new()) {
-        Ok(target) => Ok(Found::Link(OsString::from_vec(target.into_bytes()).into())),
+fn link(parent: BorrowedFd<'_>, name: &OsStr, before: &Stat) -> io::Result<Found> {
+    let target = match readlinkat(parent, name, Vec::new()) {
+        Ok(target) => OsString::from_vec(target.into_bytes()),
         // It was a link a moment ago.
-        Err(Errno::INVAL) => Ok(Found::Unstable),
-        Err(error) => Err(error.into()),
+        Err(Errno::INVAL) => return Ok(Found::Unstable),
+        Err(error) => return Err(error.into()),
+    };
+    if stat_at(parent, name)? != *before {
+        return Ok(Found::Unstable);
     }
-}
-
-/// What may not be in a directory.
-fn list(directory: &File, exhaustive: &Exhaustive) -> io::Result<Unexpected> {
-    let mut names = BTreeSet::new();
-    let mut count = 0;
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if name == "." || name == ".." || exhaustive.allows(name) {
-            continue;
-        }
-        count += 1;
-        names.insert(name.to_owned());
-        if names.len() > MOST_NAMES {
-            names.pop_last();
-        }
-    }
-    Ok(Unexpected {
-        names: names.into_iter().collect(),
-        count,
-    })
-}
-
-/// BLAKE3 of a content.
-#[derive(Clone, Copy, Debug)]
-struct Digests {
-    whole: blake3::Hash,
-    /// Without its final line end.
-    body: blake3::Hash,
-}
-
-/// The digests of all that can be read; `None` when it turns out to be longer than `most`.
-fn hash(mut file: &File, most: u64) -> io::Result<Option<Digests>> {
-    // The last two bytes are held back: they may be a line end.
-    const HELD: usize = 2;
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = [0; HELD + (64 << 10)];
-    let mut held = 0;
-    let mut read = 0u64;
-    loop {
-        match file.read(&mut buffer[held..]) {
-            Ok(0) => break,
-            Ok(length) => {
-                read += length as u64;
-                if read > most {
-                    return Ok(None);
-                }
-                let end = held + length;
-                held = end.min(HELD);
-                hasher.update(&buffer[..end - held]);
-                buffer.copy_within(end - held..end, 0);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let rest = &buffer[..held];
-    let end = |rest: &[u8]| hasher.clone().update(rest).finalize();
-    let (whole, body) = (end(rest), without_final_newline(rest));
-    Ok(Some(Digests {
-        whole,
-        body: if body == rest { whole } else { end(body) },
-    }))
-}
-
-fn stat_at(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<Stat> {
-    Ok(Stat::from(statx(
-        dir,
-        PathBuf::from(OsStr::from_bytes(name.as_bytes())),
-        AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT,
-        StatxFlags::BASIC_STATS,
-    )?))
-}
-
-fn stat_of(file: BorrowedFd<'_>) -> io::Result<Stat> {
-    Ok(Stat::from(statx(
-        file,
-        c"",
-        AtFlags::EMPTY_PATH,
-        StatxFlags::BASIC_STATS,
-    )?))
-}
-
-impl From<rustix::fs::Statx> for Stat {
-    fn from(statx: rustix::fs::Statx) -> Stat {
-        let mode = u32::from(statx.stx_mode);
-        Stat {
-            file_type: file_type(mode),
-            mode: mode & 0o7777,
-            uid: statx.stx_uid,
-            gid: statx.stx_gid,
-            size: statx.stx_size,
-            links: statx.stx_nlink,
-            ino: statx.stx_ino,
-            dev: (statx.stx_dev_major, statx.stx_dev_minor),
-            times: Times {
-                mtime: (statx.stx_mtime.tv_sec, statx.stx_mtime.tv_nsec),
-                ctime: (statx.stx_ctime.tv_sec, statx.stx_ctime.tv_nsec),
-            },
-        }
-    }
-}
-
-fn file_type(mode: u32) -> FileType {
-    match mode & 0o170_000 {
-        0o040_000 => FileType::Directory,
-        0o120_000 => FileType::Symlink,
-        0o010_000 => FileType::Fifo,
-        0o140_000 => FileType::Socket,
-        0o060_000 => FileType::Block,
-        0o020_000 => FileType::Char,
-        _ => FileType::File,
-    }
+    Ok(Found::Link(target.into()))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use std::{
     time::Duration,
 };
 
-use super::read::{Host, Observed, observe};
+use super::read::{Host, Observed, Reader};
 use crate::declare::Declared;
 
 /// Paths that a thread takes at once: enough to stay in one directory, few enough for all threads to end together.
@@ -38,20 +38,23 @@ pub fn scan<T: Send>(
             let judged = judged.clone();
             let (next, judge) = (&next, &judge);
             scope.spawn(move || {
+                let mut reader = Reader::new(host);
                 loop {
                     let start = next.fetch_add(SHARE, Ordering::Relaxed);
                     if start >= files.len() {
                         return;
                     }
                     let share = &files[start..(start + SHARE).min(files.len())];
-                    let of_share: Vec<(usize, T)> = share
-                        .iter()
-                        .zip(start..)
-                        .filter_map(|(declared, index)| {
-                            let observed = observe(host, declared, None, &mut |_| {});
-                            Some((index, judge(declared, observed)?))
-                        })
-                        .collect();
+                    let mut of_share = Vec::new();
+                    let mut index = start;
+                    // Sorted by path: what is in one directory stands together, but for what is beneath it.
+                    for siblings in share.chunk_by(|a, b| a.path.parent() == b.path.parent()) {
+                        let observed = reader.observe_siblings(siblings);
+                        for (declared, observed) in siblings.iter().zip(observed) {
+                            of_share.extend(judge(declared, observed).map(|is| (index, is)));
+                            index += 1;
+                        }
+                    }
                     if judged.send((share.len(), of_share)).is_err() {
                         return;
                     }

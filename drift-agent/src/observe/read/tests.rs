@@ -1,9 +1,21 @@
 //! What stands at a path, whatever it is.
 
-use std::{fs, os::unix::fs::symlink, process::Command};
+use std::{
+    ffi::OsString,
+    fs::{self, File},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::{ffi::OsStringExt, fs::symlink},
+    },
+    path::{Path, PathBuf},
+    process::Command,
+    sync::Arc,
+};
+
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
 
 use super::*;
-use crate::declare::{Content, sample};
+use crate::declare::{Content, sample, without_final_newline};
 
 fn look(path: &Path) -> Observed {
     look_as(&sample::declared(path, sample::file(b"x")))
@@ -49,7 +61,7 @@ fn a_file_above_its_bound_is_not_read() {
     let path = dir.path().join("f");
     fs::write(&path, "12345").unwrap();
     for (most, digest) in [(5, Some(blake3::hash(b"12345"))), (4, None)] {
-        let mut content = Content::exact(std::sync::Arc::from(&b"x"[..]));
+        let mut content = Content::exact(Arc::from(&b"x"[..]));
         content.max_size = most;
         let observed = look_as(&sample::declared(&path, Target::File(content)));
         assert_eq!(observed.found, Found::File(digest));
@@ -110,4 +122,131 @@ fn a_link_in_the_way_is_not_followed() {
     fs::write(dir.path().join("real/f"), "x").unwrap();
     symlink("real", dir.path().join("alias")).unwrap();
     assert_eq!(look(&dir.path().join("alias/f")).found, Found::Relocated);
+}
+
+#[test]
+fn a_name_of_255_bytes_and_any_bytes_is_a_name() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join(OsString::from_vec(vec![0xff; 255]));
+    fs::write(&path, "x").unwrap();
+    let found = Found::File(Some(blake3::hash(b"x")));
+    assert_eq!(look(&path).found, found);
+    // No file system has room for one more.
+    let path = dir.path().join("n".repeat(256));
+    assert_eq!(
+        look(&path).found,
+        Found::Unreadable(io::ErrorKind::InvalidFilename)
+    );
+}
+
+#[test]
+fn a_path_longer_than_the_kernel_takes_is_walked_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let name = "d".repeat(200);
+    let mut opened = vec![OwnedFd::from(File::open(dir.path()).unwrap())];
+    let mut path = dir.path().to_owned();
+    for _ in 0..50 {
+        let parent = opened.last().unwrap().as_fd();
+        mkdirat(parent, &*name, Mode::RWXU).unwrap();
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        opened.push(openat(parent, &*name, flags, Mode::empty()).unwrap());
+        path.push(&name);
+    }
+    assert!(path.as_os_str().len() > 10_000);
+    let create = |name: &str| {
+        let flags = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+        let file = openat(opened.last().unwrap(), name, flags, Mode::RUSR | Mode::WUSR);
+        io::Write::write_all(&mut File::from(file.unwrap()), b"x").unwrap();
+    };
+    create("f");
+    create("g");
+    let found = Found::File(Some(blake3::hash(b"x")));
+    assert_eq!(look(&path.join("f")).found, found);
+    assert_eq!(look(&path.join("h")).found, Found::Absent);
+    assert_eq!(look(&path.join("f/below")).found, Found::Relocated);
+    let host = Host::new(Path::new("/")).unwrap();
+    let declared = |name| Arc::new(sample::declared(path.join(name), sample::file(b"x")));
+    let both = Reader::new(&host).observe_siblings(&[declared("f"), declared("g")]);
+    assert!(both.iter().all(|observed| observed.found == found));
+    assert_eq!(host.stat(&path.join("f")), both[0].stat);
+
+    // Nobody can name it, to remove it.
+    for name in ["f", "g"] {
+        unlinkat(opened.last().unwrap(), name, AtFlags::empty()).unwrap();
+    }
+    opened.pop();
+    while let Some(parent) = opened.pop() {
+        unlinkat(parent, &*name, AtFlags::REMOVEDIR).unwrap();
+    }
+}
+
+#[test]
+fn what_was_read_in_a_directory_that_was_moved_meanwhile_does_not_count() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    let make = |name: &str, text: &str| {
+        fs::create_dir(at(name)).unwrap();
+        fs::write(at(name).join("a"), text).unwrap();
+        fs::write(at(name).join("b"), text).unwrap();
+    };
+    make("d", "old");
+    let siblings =
+        ["d/a", "d/b"].map(|name| Arc::new(sample::declared(at(name), sample::file(b"x"))));
+    let host = Host::new(Path::new("/")).unwrap();
+    let mut reader = Reader::new(&host);
+    let mut looks = 0;
+    let together = reader.together(&siblings, &mut |_| {
+        looks += 1;
+        if looks == 2 {
+            fs::rename(at("d"), at("away")).unwrap();
+            make("d", "new");
+        }
+    });
+    assert_eq!((together, looks), (None, 2));
+    let observed = reader.observe_siblings(&siblings);
+    let new = Found::File(Some(blake3::hash(b"new")));
+    assert!(observed.iter().all(|observed| observed.found == new));
+}
+
+#[test]
+fn a_link_to_where_the_directory_was_moved_is_no_way_to_its_times() {
+    let dir = tempfile::tempdir().unwrap();
+    fs::create_dir(dir.path().join("d")).unwrap();
+    let path = dir.path().join("d/f");
+    fs::write(&path, "x").unwrap();
+    let host = Host::new(Path::new("/")).unwrap();
+    assert!(host.stat(&path).is_some());
+    fs::rename(dir.path().join("d"), dir.path().join("away")).unwrap();
+    symlink("away", dir.path().join("d")).unwrap();
+    assert_eq!(host.stat(&path), None);
+}
+
+#[test]
+fn a_file_that_is_written_during_the_read_is_unstable_or_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    fs::write(&path, "before").unwrap();
+    let host = Host::new(Path::new("/")).unwrap();
+    let declared = sample::declared(&path, sample::file(b"x"));
+    let mut reader = Reader::new(&host);
+    // Written after it was opened and before it was read: the first look does not agree with itself.
+    let observed = reader.once(&declared, None, &mut |_| {
+        fs::write(&path, "after it").unwrap();
+    });
+    assert_eq!(observed.found, Found::Unstable);
+    // Every time: there is a verdict, and an end.
+    let mut looks = 0;
+    let observed = reader.observe(&declared, None, &mut |_| {
+        looks += 1;
+        fs::write(&path, "x".repeat(looks)).unwrap();
+    });
+    assert_eq!((observed.found, looks), (Found::Unstable, TRIES));
+    // Replaced by something of another type.
+    let observed = reader.observe(&declared, None, &mut |_| {
+        if fs::symlink_metadata(&path).unwrap().is_file() {
+            fs::remove_file(&path).unwrap();
+            fs::create_dir(&path).unwrap();
+        }
+    });
+    assert_eq!(observed.found, Found::Other(FileType::Directory));
 }

@@ -1,0 +1,83 @@
+//! The digests of a file's content, read once.
+
+use std::{
+    fs::File,
+    io::{self, Read},
+};
+
+use crate::declare::without_final_newline;
+
+/// Room for what is read at once. It grows with the files that are read, up to [`MOST`], and is used for one after the other.
+#[derive(Debug, Default)]
+pub(super) struct Buffer(Vec<u8>);
+
+/// The last two bytes of a content may be a line end: they are held back.
+const HELD: usize = 2;
+/// What most configuration files are smaller than.
+const LEAST: usize = 16 << 10;
+/// More than this at once is not faster.
+const MOST: usize = 256 << 10;
+
+impl Buffer {
+    /// Room for a file of this size, and for one byte more, which shows its end.
+    fn room(&mut self, size: u64) -> &mut [u8] {
+        let wanted = usize::try_from(size)
+            .unwrap_or(MOST)
+            .saturating_add(HELD + 1);
+        let wanted = wanted.clamp(LEAST, MOST);
+        if self.0.len() < wanted {
+            self.0.resize(wanted, 0);
+        }
+        &mut self.0
+    }
+}
+
+/// BLAKE3 of a content.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Digests {
+    pub(super) whole: blake3::Hash,
+    /// Without its final line end.
+    pub(super) body: blake3::Hash,
+}
+
+/// The digests of all that can be read; `None` when it turns out to be longer than `most`. `size` is what the file says of itself: where exactly that much
+/// comes, and a read that could have given more, there is no read for the end. The caller sees afterwards that the size is still this.
+pub(super) fn hash(
+    mut file: &File,
+    size: u64,
+    most: u64,
+    buffer: &mut Buffer,
+) -> io::Result<Option<Digests>> {
+    let mut hasher = blake3::Hasher::new();
+    let buffer = buffer.room(size);
+    let mut held = 0;
+    let mut read = 0u64;
+    loop {
+        let room = buffer.len() - held;
+        match file.read(&mut buffer[held..]) {
+            Ok(0) => break,
+            Ok(length) => {
+                read += length as u64;
+                if read > most {
+                    return Ok(None);
+                }
+                let end = held + length;
+                held = end.min(HELD);
+                hasher.update(&buffer[..end - held]);
+                buffer.copy_within(end - held..end, 0);
+                if read == size && length < room {
+                    break;
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let rest = &buffer[..held];
+    let end = |rest: &[u8]| hasher.clone().update(rest).finalize();
+    let (whole, body) = (end(rest), without_final_newline(rest));
+    Ok(Some(Digests {
+        whole,
+        body: if body == rest { whole } else { end(body) },
+    }))
+}
