@@ -24,11 +24,16 @@ use self::{folder::Folder, resolve::Resolve};
 use std::{
     collections::BTreeSet,
     ffi::{OsStr, OsString},
+    panic::resume_unwind,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
 };
 
-use drift_common::policy::{self, Lineage, MAX_SIZE, Problems};
+use drift_common::policy::{self, Document, Lineage, MAX_SIZE, Problems, Source};
 
 /// A policy's part of the snapshot that is the same for all its files.
 #[derive(Debug, PartialEq, Eq)]
@@ -92,10 +97,13 @@ impl Exhaustive {
 /// What a file must hold.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Content {
-    pub bytes: Arc<[u8]>,
-    /// BLAKE3 of `bytes`.
+    /// `None` where only their digest was asked for, and nothing else is compared: see [`Keep`].
+    pub bytes: Option<Arc<[u8]>>,
+    /// How many bytes, where that is known.
+    pub size: Option<u64>,
+    /// BLAKE3 of the bytes.
     pub digest: blake3::Hash,
-    /// BLAKE3 of `bytes` without their final line end, where that does not count.
+    /// BLAKE3 of the bytes without their final line end, where that does not count.
     pub body: Option<blake3::Hash>,
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: u64,
@@ -109,7 +117,8 @@ impl Content {
     pub fn exact(bytes: Arc<[u8]>) -> Self {
         Self {
             digest: blake3::hash(&bytes),
-            bytes,
+            size: Some(bytes.len() as u64),
+            bytes: Some(bytes),
             body: None,
             max_size: MAX_SIZE,
             compare: Compare::Exact,
@@ -127,8 +136,20 @@ pub struct Snapshot {
     pub policies: Vec<Arc<ActivePolicy>>,
 }
 
+/// What of declared contents is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// All bytes: what is declared can be written.
+    Bytes,
+    /// Digests, where these are what is compared. A content that is declared by its digest is not looked for.
+    Digests,
+}
+
 /// How often the folder is read again when it changed in the meantime.
 const ATTEMPTS: usize = 5;
+
+/// Threads that parse policy files, at most.
+const MOST_PARSERS: usize = 4;
 
 /// What the policies in `folder` declare. Names of users and groups are those of the host whose root is `host_root`; `mode` overrides what
 /// the policies say.
@@ -147,10 +168,30 @@ pub fn look(
     host_root: &Path,
     mode: Option<Mode>,
 ) -> (Result<Snapshot, Rejected>, Basis) {
-    settled(folder, |basis| {
-        attempt(basis, |folder, lineages, basis, problems| {
-            Resolve::new(folder, host_root, basis, problems).snapshot(&lineages, mode)
-        })
+    settled(folder, Keep::Bytes, |basis| {
+        resolved(basis, host_root, mode, Keep::Bytes)
+    })
+}
+
+/// [`load`] for who compares and writes nothing: see [`Keep::Digests`].
+///
+/// # Errors
+/// As [`load`].
+pub fn load_digests(folder: &Path, host_root: &Path) -> Result<Snapshot, Rejected> {
+    settled(folder, Keep::Digests, |basis| {
+        resolved(basis, host_root, None, Keep::Digests)
+    })
+    .0
+}
+
+fn resolved(
+    basis: &mut Basis,
+    host_root: &Path,
+    mode: Option<Mode>,
+    keep: Keep,
+) -> Result<Snapshot, Rejected> {
+    attempt(basis, |folder, lineages, basis, problems| {
+        Resolve::new(folder, host_root, keep, basis, problems).snapshot(&lineages, mode)
     })
 }
 
@@ -178,9 +219,9 @@ pub struct Identity {
 /// # Errors
 /// As [`load`]; here a content of a version that is not active must be there too.
 pub fn identify(folder: &Path) -> Result<Vec<Identified>, Rejected> {
-    let identified = settled(folder, |basis| {
+    let identified = settled(folder, Keep::Bytes, |basis| {
         attempt(basis, |folder, lineages, basis, problems| {
-            Resolve::new(folder, Path::new("/"), basis, problems).identities(lineages)
+            Resolve::new(folder, Path::new("/"), Keep::Bytes, basis, problems).identities(lineages)
         })
     });
     identified.0
@@ -189,11 +230,12 @@ pub fn identify(folder: &Path) -> Result<Vec<Identified>, Rejected> {
 /// What `attempt` gives for files that did not change meanwhile.
 fn settled<T>(
     folder: &Path,
+    keep: Keep,
     attempt: impl Fn(&mut Basis) -> Result<T, Rejected>,
 ) -> (Result<T, Rejected>, Basis) {
     let mut attempts = ATTEMPTS;
     loop {
-        let mut basis = Basis::new(folder);
+        let mut basis = Basis::new(folder, keep);
         let outcome = attempt(&mut basis);
         // Half of one state and half of another is neither: files are written one after the other, and a mounted ConfigMap is swapped
         // between two of our reads.
@@ -215,10 +257,7 @@ fn attempt<T>(
 ) -> Result<T, Rejected> {
     let mut problems = Problems::default();
     let folder = folder::read(basis, &mut problems)?;
-    let mut documents = Vec::new();
-    for source in &folder.sources {
-        documents.extend(policy::parse(source, &mut problems));
-    }
+    let documents = parse(&folder.sources, &mut problems);
     if documents.is_empty() && problems.is_empty() {
         return Err(Rejected::NoPolicies {
             folder: basis.folder().to_owned(),
@@ -234,6 +273,43 @@ fn attempt<T>(
             problems,
             files: folder.files,
         })
+}
+
+/// The documents of all files, in their order. Parsing is most of the work where much is declared: it is shared between threads.
+fn parse(sources: &[Arc<Source>], problems: &mut Problems) -> Vec<Document> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.min(MOST_PARSERS).min(sources.len());
+    let next = AtomicUsize::new(0);
+    let parsed = || {
+        let mut parsed = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(source) = sources.get(index) else {
+                return parsed;
+            };
+            let mut problems = Problems::default();
+            let documents = policy::parse(source, &mut problems);
+            parsed.push((index, documents, problems));
+        }
+    };
+    let mut all = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(parsed)).collect();
+        let mut all = parsed();
+        for other in others {
+            match other.join() {
+                Ok(parsed) => all.extend(parsed),
+                Err(panic) => resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_unstable_by_key(|(index, ..)| *index);
+    let mut documents = Vec::new();
+    for (_, some, its) in all {
+        documents.extend(some);
+        problems.append(its);
+    }
+    documents
 }
 
 #[cfg(test)]

@@ -82,7 +82,7 @@ impl Check {
             full: _,
             output,
         } = self;
-        let snapshot = match declare::load(&policies, Path::new("/"), None) {
+        let snapshot = match declare::load_digests(&policies, Path::new("/")) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };

@@ -73,7 +73,7 @@ pub(super) fn read(basis: &mut Basis, problems: &mut Problems) -> Result<Folder,
             problems.push(Problem::of_file(file, message).help(help));
             break;
         }
-        basis.read(name.into(), text.as_slice().into());
+        basis.read(name.into(), || text.as_slice().into());
         match Source::new(file, text) {
             Ok(source) => folder.sources.push(source),
             Err(problem) => problems.push(problem),

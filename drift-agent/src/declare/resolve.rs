@@ -14,16 +14,27 @@ use drift_common::policy::{
 use crate::heal::temporary_name;
 
 use super::{
-    ActivePolicy, Basis, Content, Declared, Exhaustive, Identified, Identity, Snapshot, Target,
+    ActivePolicy, Basis, Content, Declared, Exhaustive, Identified, Identity, Keep, Snapshot,
+    Target,
     accounts::{Accounts, GROUPS, USERS},
     content::{Bytes, Contents},
     folder::Folder,
 };
 
+/// What is kept of a content.
+struct Held {
+    bytes: Option<Arc<[u8]>>,
+    size: Option<u64>,
+    digest: blake3::Hash,
+    /// Without its final line end, where that does not count.
+    body: Option<blake3::Hash>,
+}
+
 pub(super) struct Resolve<'a> {
     users: Accounts<'a>,
     groups: Accounts<'a>,
     contents: Contents<'a>,
+    keep: Keep,
     basis: &'a mut Basis,
     problems: &'a mut Problems,
 }
@@ -32,6 +43,7 @@ impl<'a> Resolve<'a> {
     pub(super) fn new(
         folder: &'a Folder,
         host_root: &'a Path,
+        keep: Keep,
         basis: &'a mut Basis,
         problems: &'a mut Problems,
     ) -> Self {
@@ -39,6 +51,7 @@ impl<'a> Resolve<'a> {
             users: Accounts::new(host_root, USERS),
             groups: Accounts::new(host_root, GROUPS),
             contents: Contents::new(&folder.dir),
+            keep,
             basis,
             problems,
         }
@@ -101,15 +114,38 @@ impl<'a> Resolve<'a> {
     }
 
     /// The contents of a version's files, in their order; `None` for one that has a problem.
-    fn contents(&mut self, version: &PolicyVersion) -> Vec<Option<Bytes>> {
+    fn contents(&mut self, version: &PolicyVersion) -> Vec<Option<Held>> {
         let files = version.files.iter();
-        files.map(|file| self.content(&file.content)).collect()
+        files.map(|file| self.held(file)).collect()
+    }
+
+    /// What is kept of a file's content.
+    fn held(&mut self, file: &FileSpec) -> Option<Held> {
+        let ignores_end = file.final_newline == FinalNewline::Ignore;
+        if self.keep == Keep::Digests
+            && !ignores_end
+            && let Said::Blob(digest) = file.content.value
+        {
+            return Some(Held {
+                bytes: None,
+                size: None,
+                digest,
+                body: None,
+            });
+        }
+        let (bytes, digest) = self.content(&file.content)?;
+        Some(Held {
+            size: Some(bytes.len() as u64),
+            digest,
+            body: ignores_end.then(|| blake3::hash(without_final_newline(&bytes))),
+            bytes: (self.keep == Keep::Bytes).then_some(bytes),
+        })
     }
 
     fn file(
         &mut self,
         file: &FileSpec,
-        bytes: Option<Bytes>,
+        held: Option<Held>,
         policy: &Arc<ActivePolicy>,
         asked: Option<Mode>,
     ) -> Option<Declared> {
@@ -124,26 +160,30 @@ impl<'a> Resolve<'a> {
             severity,
             redact,
             max_size,
-            final_newline,
+            final_newline: _,
             compare,
             after_heal: _,
         } = file;
         // All of them, so that all problems are said.
         let uid = id(&mut self.users, owner, self.basis, self.problems);
         let gid = id(&mut self.groups, group, self.basis, self.problems);
-        let (bytes, digest) = bytes?;
-        if let Some(most) = max_size
-            && bytes.len() as u64 > most.value
+        let Held {
+            bytes,
+            size,
+            digest,
+            body,
+        } = held?;
+        if let (Some(most), Some(size)) = (max_size, size)
+            && size > most.value
         {
-            let message = format!("the content is larger than this: {} bytes", bytes.len());
+            let message = format!("the content is larger than this: {size} bytes");
             let problem = most.at.problem(message).help("raise it, or remove it");
             self.problems.push(problem);
             return None;
         }
-        let body = (*final_newline == FinalNewline::Ignore)
-            .then(|| blake3::hash(without_final_newline(&bytes)));
         let target = Target::File(Content {
             bytes,
+            size,
             digest,
             body,
             max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
@@ -279,10 +319,10 @@ fn belongings(files: &mut [Arc<Declared>]) {
 }
 
 /// The digests of contents that are all there.
-fn digests(contents: &[Option<Bytes>]) -> Option<Vec<blake3::Hash>> {
+fn digests(contents: &[Option<Held>]) -> Option<Vec<blake3::Hash>> {
     let digests = contents
         .iter()
-        .map(|content| content.as_ref().map(|content| content.1));
+        .map(|content| content.as_ref().map(|content| content.digest));
     digests.collect()
 }
 

@@ -49,6 +49,8 @@ pub enum HealError {
         "what was written does not read back the same: the disk or the file system is at fault"
     )]
     ReadBack,
+    #[error("the declared content is not here, only its digest is")]
+    NoContent,
     #[error("{step}: {source}")]
     Io {
         step: &'static str,
@@ -68,6 +70,7 @@ impl HealError {
             HealError::NoSpace(_) => "no-space",
             HealError::NotPermitted(_) => "not-permitted",
             HealError::ReadBack => "read-back",
+            HealError::NoContent => "no-content",
             HealError::Io { .. } => "io",
         }
     }

@@ -115,7 +115,8 @@ fn fill(
             None => HealError::Io { step, source },
         }
     };
-    file.write_all(&content.bytes).map_err(io("write"))?;
+    let bytes = content.bytes.as_ref().ok_or(HealError::NoContent)?;
+    file.write_all(bytes).map_err(io("write"))?;
     let mode = declared
         .mode
         .or(like.map(|stat| stat.mode))

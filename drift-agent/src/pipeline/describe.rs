@@ -47,7 +47,7 @@ pub fn declared(declared: &Declared) -> State {
     State {
         file_type: Some(file_type),
         digest: content.map(|content| content.digest),
-        size: content.map(|content| content.bytes.len() as u64),
+        size: content.and_then(|content| content.size),
         mode: declared.mode,
         uid: declared.uid,
         gid: declared.gid,
