@@ -6,12 +6,14 @@ mod objects;
 mod read;
 mod register;
 mod scan;
+mod seen;
 mod settle;
 
 pub use actor::{Identify, is_same_process};
 pub use decode::{Decoded, decode};
 pub use objects::{Directory, Name, Object, Objects};
-pub use read::{Found, Host, Known, Observed, Stat, Times, Unexpected, observe};
+pub use read::{Found, Host, Known, Look, Observed, Stat, Times, Unexpected, observe};
 pub use register::Register;
-pub use scan::scan;
+pub use scan::{Pace, scan};
+pub use seen::{Row, Seen, Unusable};
 pub use settle::{Settle, VANISHED, Wait};

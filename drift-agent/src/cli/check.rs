@@ -1,20 +1,23 @@
 //! `drift-agent check`: look at everything once, say what is not as declared, end.
 
+mod cache;
+
 use std::{
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
+use self::cache::Cache;
 use crate::{
     compare::{self, Drift},
-    declare,
-    observe::{Host, scan},
+    declare::{self, Declared},
+    observe::{Host, Look, Pace, Row, Seen, scan},
     pipeline::{declared_side, detail, observed_side},
     report::{Cause, Event, Output, Record, Reporter},
 };
@@ -28,9 +31,18 @@ pub struct Check {
     /// Folder of policy files (*.yaml, *.yml).
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
-    /// Read every file whatever its times say. So far that is what every check does: none keeps what an earlier one saw.
+    /// Read every file. Otherwise those whose inode, owner, mode, size and times are all as an earlier check has seen them are not read again.
     #[arg(long)]
     full: bool,
+    /// Folder for what is seen [default: $XDG_CACHE_HOME/drift-agent or ~/.cache/drift-agent; for root /var/cache/drift-agent].
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Look at no more than this many paths a second.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+    /// Run only when nobody else wants the processors, and come last at the disk (nice 19).
+    #[arg(long)]
+    idle: bool,
     /// A table for people, one JSON record a line (docs/record.schema.json), or one JSON array of records.
     #[arg(short, long, value_enum, default_value_t = OutputArg::Table)]
     output: OutputArg,
@@ -47,6 +59,7 @@ Status:
 
 Examples:
   drift-agent check --policies policies
+  drift-agent check --policies policies --full --idle --rate 2000
   drift-agent check --policies policies -o json | jq '.[].path'";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -78,40 +91,36 @@ impl Check {
     pub fn run(self) -> Result<ExitCode> {
         let Check {
             policies,
-            // Nothing is skipped, so there is nothing to ask for.
-            full: _,
+            full,
+            cache,
+            rate,
+            idle,
             output,
         } = self;
+        if idle {
+            rustix::process::nice(19).context("cannot lower the priority")?;
+        }
         let snapshot = match declare::load_digests(&policies, Path::new("/")) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
         let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+        let cache = Cache::of(&policies, cache);
+        let seen = if full { Seen::default() } else { cache.seen() };
         let threads = thread::available_parallelism().map_or(1, usize::from);
+        let pace = Pace {
+            threads: threads.min(MOST_THREADS),
+            files_per_second: rate,
+        };
+        let began = SystemTime::now();
         let start = Instant::now();
         let mut shown = false;
-        let records = scan(
+        let told = scan(
             &host,
             &snapshot.files,
-            threads.min(MOST_THREADS),
-            |declared, observed| {
-                let drifts = compare::differences(declared, &observed);
-                if drifts.is_empty() {
-                    return None;
-                }
-                let mut record = Record::new(Event::DriftDetected);
-                record.policy = Some(declared.policy.name.clone());
-                record.version = Some(declared.policy.version.clone());
-                record.path = Some(declared.path.clone());
-                record.declared = Some(declared_side(declared));
-                record.observed = Some(observed_side(&observed));
-                record.message = detail(declared, &observed);
-                record.severity = Some(declared.severity);
-                record.cause = Some(Cause::Scan);
-                record.actor = Some(Err(NOBODY.to_owned()));
-                record.drift = drifts;
-                Some(record)
-            },
+            pace,
+            &seen,
+            |declared, look| tell(declared, &look, began),
             |done| {
                 if start.elapsed() > LONG && io::stderr().is_terminal() {
                     eprint!("\r{done} of {} looked at ", snapshot.files.len());
@@ -123,16 +132,63 @@ impl Check {
             eprintln!();
         }
         let took = start.elapsed();
+        cache.keep(&snapshot.files, &seen, &told);
+        let records: Vec<Record> = told
+            .into_iter()
+            .filter_map(|(_, told)| Some(*told.record?))
+            .collect();
         match output {
             OutputArg::Json => json(&records)?,
             OutputArg::Jsonl => say(&records, Output::Jsonl)?,
             OutputArg::Table => {
                 say(&records, Output::Table)?;
-                super::policy::print(&summary(snapshot.files.len(), records.len(), took))?;
+                let summary = summary(snapshot.files.len(), records.len(), took);
+                super::policy::print(&summary)?;
             }
         }
         Ok(ExitCode::from(status(&records)))
     }
+}
+
+/// What there is to say of a path.
+struct Told {
+    record: Option<Box<Record>>,
+    fate: Fate,
+}
+
+/// What is known of a path for the next check.
+enum Fate {
+    /// What was known before.
+    AsSeen,
+    Known(Row),
+    /// It must be read again.
+    Unknown,
+}
+
+/// `None`: it is as declared, and as it was seen before.
+fn tell(declared: &Declared, look: &Look, began: SystemTime) -> Option<Told> {
+    let Look { observed, is_fresh } = look;
+    let fate = match is_fresh {
+        false => Fate::AsSeen,
+        true => Row::of(observed, began).map_or(Fate::Unknown, Fate::Known),
+    };
+    let drifts = compare::differences(declared, observed);
+    if drifts.is_empty() {
+        return is_fresh.then_some(Told { record: None, fate });
+    }
+    let mut record = Record::new(Event::DriftDetected);
+    record.policy = Some(declared.policy.name.clone());
+    record.version = Some(declared.policy.version.clone());
+    record.path = Some(declared.path.clone());
+    record.declared = Some(declared_side(declared));
+    record.observed = Some(observed_side(observed));
+    record.message = detail(declared, observed);
+    record.severity = Some(declared.severity);
+    record.cause = Some(Cause::Scan);
+    record.actor = Some(Err(NOBODY.to_owned()));
+    record.drift = drifts;
+    let record = Some(Box::new(record));
+    Some(Told { record, fate })
 }
 
 fn node() -> String {

@@ -34,6 +34,7 @@ use self::{
     list::list,
     stat::{stat_at, stat_of},
 };
+use super::seen::{self, Seen};
 use crate::{
     declare::{Declared, Target},
     probe::Watch,
@@ -79,7 +80,7 @@ pub struct Observed {
 }
 
 impl Observed {
-    fn nothing() -> Self {
+    pub(super) fn nothing() -> Self {
         Self {
             found: Found::Absent,
             body: None,
@@ -115,6 +116,20 @@ pub fn observe(
 pub struct Reader<'h> {
     host: &'h Host,
     buffer: Buffer,
+    /// Files that are as they were then are not read.
+    seen: Option<&'h Seen>,
+    /// The row that is expected next.
+    next: usize,
+    /// The last file system that was asked about, and whether its times count.
+    keeps_times: Option<((u32, u32), bool)>,
+}
+
+/// What was found at one of many paths.
+#[derive(Debug)]
+pub struct Look {
+    pub observed: Observed,
+    /// It was looked at, other than a file that is as an earlier look has seen it.
+    pub is_fresh: bool,
 }
 
 impl<'h> Reader<'h> {
@@ -123,7 +138,17 @@ impl<'h> Reader<'h> {
         Self {
             host,
             buffer: Buffer::default(),
+            seen: None,
+            next: 0,
+            keeps_times: None,
         }
+    }
+
+    /// Leaves out the files that are as they were then, where many are looked at.
+    #[must_use]
+    pub fn unless(self, seen: &'h Seen) -> Self {
+        let seen = (!seen.is_empty()).then_some(seen);
+        Self { seen, ..self }
     }
 
     /// Looks at one declared path.
@@ -145,40 +170,84 @@ impl<'h> Reader<'h> {
 
     /// Looks at paths of one directory, without probes. The way to it is walked once for all of them, and once more afterwards: where it leads elsewhere then, what
     /// was seen is not what stands at these paths, and each is looked at by itself.
-    pub fn observe_siblings(&mut self, siblings: &[Arc<Declared>]) -> Vec<Observed> {
+    pub fn observe_siblings(&mut self, siblings: &[Arc<Declared>]) -> Vec<Look> {
         let together = self.together(siblings, &mut |_| {});
-        let alone =
-            |reader: &mut Self, declared: &Declared| reader.observe(declared, None, &mut |_| {});
-        let Some(mut observed) = together else {
+        let alone = |reader: &mut Self, declared: &Declared| Look {
+            observed: reader.observe(declared, None, &mut |_| {}),
+            is_fresh: true,
+        };
+        let Some(mut looks) = together else {
             let each = siblings.iter();
             return each.map(|declared| alone(self, declared)).collect();
         };
-        for (seen, declared) in observed.iter_mut().zip(siblings) {
-            if seen.found == Found::Unstable {
-                *seen = alone(self, declared);
+        for (look, declared) in looks.iter_mut().zip(siblings) {
+            if look.observed.found == Found::Unstable {
+                *look = alone(self, declared);
             }
         }
-        observed
+        looks
     }
 
     /// `None` where the directory was not there, or not to the end.
-    fn together(&mut self, siblings: &[Arc<Declared>], rekey: Rekey<'_>) -> Option<Vec<Observed>> {
-        let [first, _, ..] = siblings else {
-            return None; // nothing is gained
+    fn together(&mut self, siblings: &[Arc<Declared>], rekey: Rekey<'_>) -> Option<Vec<Look>> {
+        let first = match siblings {
+            [first] if self.seen.is_some() => first,
+            [first, _, ..] => first,
+            _ => return None, // nothing is gained
         };
         let path = first.path.parent()?;
         let way = |reader: &Self| reader.host.directory(path, OFlags::PATH).ok();
         let parent = way(self)?;
-        let mut observed = Vec::with_capacity(siblings.len());
+        let then = stat_of(parent.as_fd()).ok()?;
+        let mut looks = Vec::with_capacity(siblings.len());
         for declared in siblings {
             debug_assert_eq!(declared.path.parent(), Some(path));
             let name = declared.path.file_name()?;
-            let mut seen = Observed::nothing();
-            self.at(parent.as_fd(), name, declared, None, rekey, &mut seen);
-            observed.push(seen);
+            let look = match self.unchanged(parent.as_fd(), &then, name, declared) {
+                Some(observed) => Look {
+                    observed,
+                    is_fresh: false,
+                },
+                None => {
+                    let mut observed = Observed::nothing();
+                    self.at(parent.as_fd(), name, declared, None, rekey, &mut observed);
+                    Look {
+                        observed,
+                        is_fresh: true,
+                    }
+                }
+            };
+            looks.push(look);
         }
-        let (then, now) = (stat_of(parent.as_fd()), stat_of(way(self)?.as_fd()));
-        then.ok()?.is_same_file(&now.ok()?).then_some(observed)
+        let now = stat_of(way(self)?.as_fd()).ok()?;
+        then.is_same_file(&now).then_some(looks)
+    }
+
+    /// What is known of a file that is as it was when it was read.
+    fn unchanged(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        parent_stat: &Stat,
+        name: &OsStr,
+        declared: &Declared,
+    ) -> Option<Observed> {
+        let Target::File(content) = &declared.target else {
+            return None;
+        };
+        let row = self.seen?.row(&declared.path, &mut self.next)?;
+        let keeps_times = match self.keeps_times {
+            Some((dev, keeps_times)) if dev == parent_stat.dev => keeps_times,
+            _ => {
+                let keeps_times = seen::keeps_times(parent);
+                self.keeps_times = Some((parent_stat.dev, keeps_times));
+                keeps_times
+            }
+        };
+        let stat = stat_at(parent, name).ok()?;
+        // A file that is mounted there is on another file system than its directory.
+        (keeps_times && stat.dev == parent_stat.dev)
+            .then(|| row.answers(&stat, content))
+            .flatten()
     }
 
     fn once(&mut self, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {

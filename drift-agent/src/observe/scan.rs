@@ -7,51 +7,66 @@ use std::{
         mpsc::{self, RecvTimeoutError},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use super::read::{Host, Observed, Reader};
+use super::{
+    read::{Host, Look, Reader},
+    seen::Seen,
+};
 use crate::declare::Declared;
 
 /// Paths that a thread takes at once: enough to stay in one directory, few enough for all threads to end together.
-const SHARE: usize = 64;
+const SHARE: usize = 256;
 
 /// Between two calls of `progress`, at most.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Looks at each path once, on so many threads, and gives what `judge` makes of them, in the paths' order. `progress` is called from time to time with the number
-/// of paths that are done.
+/// How much of the machine a scan may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    pub threads: usize,
+    /// Files a second, of all threads together; `None`: as fast as they can.
+    pub files_per_second: Option<u32>,
+}
+
+/// Looks at each path once, and gives what `judge` makes of them with their numbers, in the paths' order. Files that are as `seen` has them are not read. `progress` is called from
+/// time to time with the number of paths that are done.
 ///
 /// Memory: what `judge` gives, and a buffer for each thread.
 pub fn scan<T: Send>(
     host: &Host,
     files: &[Arc<Declared>],
-    threads: usize,
-    judge: impl Fn(&Declared, Observed) -> Option<T> + Sync,
+    pace: Pace,
+    seen: &Seen,
+    judge: impl Fn(&Declared, Look) -> Option<T> + Sync,
     mut progress: impl FnMut(usize),
-) -> Vec<T> {
+) -> Vec<(usize, T)> {
+    let share = pace.share();
+    let start = Instant::now();
     let next = AtomicUsize::new(0);
     let mut found: Vec<(usize, T)> = Vec::new();
     thread::scope(|scope| {
         let (judged, shares) = mpsc::channel();
-        for _ in 0..threads.max(1) {
+        for _ in 0..pace.threads.max(1) {
             let judged = judged.clone();
             let (next, judge) = (&next, &judge);
             scope.spawn(move || {
-                let mut reader = Reader::new(host);
+                let mut reader = Reader::new(host).unless(seen);
                 loop {
-                    let start = next.fetch_add(SHARE, Ordering::Relaxed);
-                    if start >= files.len() {
+                    let first = next.fetch_add(share, Ordering::Relaxed);
+                    if first >= files.len() {
                         return;
                     }
-                    let share = &files[start..(start + SHARE).min(files.len())];
+                    pace.wait(first, start);
+                    let share = &files[first..(first + share).min(files.len())];
                     let mut of_share = Vec::new();
-                    let mut index = start;
+                    let mut index = first;
                     // Sorted by path: what is in one directory stands together, but for what is beneath it.
                     for siblings in share.chunk_by(|a, b| a.path.parent() == b.path.parent()) {
-                        let observed = reader.observe_siblings(siblings);
-                        for (declared, observed) in siblings.iter().zip(observed) {
-                            of_share.extend(judge(declared, observed).map(|is| (index, is)));
+                        let looks = reader.observe_siblings(siblings);
+                        for (declared, look) in siblings.iter().zip(looks) {
+                            of_share.extend(judge(declared, look).map(|is| (index, is)));
                             index += 1;
                         }
                     }
@@ -76,7 +91,26 @@ pub fn scan<T: Send>(
         }
     });
     found.sort_by_key(|(index, _)| *index);
-    found.into_iter().map(|(_, judged)| judged).collect()
+    found
+}
+
+impl Pace {
+    /// Paths that a thread takes at once: where there is a rate, no more than in a fifth of a second.
+    fn share(&self) -> usize {
+        let most = |rate: u32| (rate as usize / 5).clamp(1, SHARE);
+        self.files_per_second.map_or(SHARE, most)
+    }
+
+    /// Waits until `done` paths may have been looked at since `start`.
+    fn wait(&self, done: usize, start: Instant) {
+        let Some(rate) = self.files_per_second else {
+            return;
+        };
+        let due = Duration::from_secs_f64(done as f64 / f64::from(rate.max(1)));
+        if let Some(rest) = due.checked_sub(start.elapsed()) {
+            thread::sleep(rest);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -105,10 +139,14 @@ mod tests {
         let wrong = scan(
             &host,
             &files,
-            3,
-            |declared, observed| {
+            Pace {
+                threads: 3,
+                files_per_second: None,
+            },
+            &Seen::default(),
+            |declared, look| {
                 judged.fetch_add(1, Ordering::Relaxed);
-                (!compare::differences(declared, &observed).is_empty())
+                (!compare::differences(declared, &look.observed).is_empty())
                     .then(|| declared.path.clone())
             },
             |done| {
@@ -119,7 +157,7 @@ mod tests {
         assert_eq!((judged.into_inner(), last), (1000, 1000));
         let expected: Vec<_> = (0..1000)
             .step_by(7)
-            .map(|number| dir.path().join(format!("{number:04}")))
+            .map(|number| (number, dir.path().join(format!("{number:04}"))))
             .collect();
         assert_eq!(wrong, expected);
     }
