@@ -11,6 +11,7 @@ mod content;
 mod folder;
 mod rejected;
 mod resolve;
+mod resolved;
 
 pub use basis::{Basis, Sources};
 pub use changed::Changes;
@@ -19,7 +20,7 @@ pub use drift_common::policy::{
 };
 pub use rejected::Rejected;
 
-use self::{folder::Folder, resolve::Resolve};
+use self::{folder::Folder, resolve::Resolve, resolved::Kept};
 
 use std::{
     collections::BTreeSet,
@@ -169,30 +170,59 @@ pub fn look(
     mode: Option<Mode>,
 ) -> (Result<Snapshot, Rejected>, Basis) {
     settled(folder, Keep::Bytes, |basis| {
-        resolved(basis, host_root, mode, Keep::Bytes)
+        let mut problems = Problems::default();
+        let folder = folder::read(basis, &mut problems)?;
+        resolved(folder, problems, basis, host_root, mode, Keep::Bytes)
     })
 }
 
-/// [`load`] for who compares and writes nothing: see [`Keep::Digests`].
+/// [`load`] for who compares and writes nothing: see [`Keep::Digests`]. What is declared is kept in the file `kept`, and is not resolved again while the same is read.
 ///
 /// # Errors
 /// As [`load`].
-pub fn load_digests(folder: &Path, host_root: &Path) -> Result<Snapshot, Rejected> {
-    settled(folder, Keep::Digests, |basis| {
-        resolved(basis, host_root, None, Keep::Digests)
-    })
-    .0
+pub fn load_digests(
+    folder: &Path,
+    host_root: &Path,
+    kept: Option<&Path>,
+) -> Result<Snapshot, Rejected> {
+    let outcome = settled(folder, Keep::Digests, |basis| {
+        let mut problems = Problems::default();
+        let folder = folder::read(basis, &mut problems)?;
+        let texts = folder.texts.iter().map(|(name, text)| (&**name, &text[..]));
+        // A file that could not be read is said.
+        let kept = kept.filter(|_| problems.is_empty());
+        let kept = kept.map(|kept| Kept::of(kept, host_root, texts));
+        if let Some(snapshot) = kept.as_ref().and_then(|kept| kept.snapshot(basis)) {
+            return Ok(snapshot);
+        }
+        let names: Vec<_> = folder.texts.iter().map(|(name, _)| name.clone()).collect();
+        let snapshot = resolved(folder, problems, basis, host_root, None, Keep::Digests)?;
+        if let Some(kept) = kept {
+            kept.keep(&snapshot, basis, |path| {
+                names.iter().any(|name| **name == *path)
+            });
+        }
+        Ok(snapshot)
+    });
+    outcome.0
 }
 
 fn resolved(
+    folder: Folder,
+    problems: Problems,
     basis: &mut Basis,
     host_root: &Path,
     mode: Option<Mode>,
     keep: Keep,
 ) -> Result<Snapshot, Rejected> {
-    attempt(basis, |folder, lineages, basis, problems| {
-        Resolve::new(folder, host_root, keep, basis, problems).snapshot(&lineages, mode)
-    })
+    attempt(
+        folder,
+        problems,
+        basis,
+        |folder, lineages, basis, problems| {
+            Resolve::new(folder, host_root, keep, basis, problems).snapshot(lineages, mode)
+        },
+    )
 }
 
 /// A policy with all its versions, and what each of them is.
@@ -220,9 +250,17 @@ pub struct Identity {
 /// As [`load`]; here a content of a version that is not active must be there too.
 pub fn identify(folder: &Path) -> Result<Vec<Identified>, Rejected> {
     let identified = settled(folder, Keep::Bytes, |basis| {
-        attempt(basis, |folder, lineages, basis, problems| {
-            Resolve::new(folder, Path::new("/"), Keep::Bytes, basis, problems).identities(lineages)
-        })
+        let mut problems = Problems::default();
+        let folder = folder::read(basis, &mut problems)?;
+        attempt(
+            folder,
+            problems,
+            basis,
+            |folder, lineages, basis, problems| {
+                Resolve::new(folder, Path::new("/"), Keep::Bytes, basis, problems)
+                    .identities(lineages)
+            },
+        )
     });
     identified.0
 }
@@ -250,14 +288,16 @@ fn settled<T>(
     }
 }
 
-/// Reads the folder's policies, and makes of them what `resolve` does.
+/// Makes of the folder's policies what `resolve` does.
 fn attempt<T>(
+    mut folder: Folder,
+    mut problems: Problems,
     basis: &mut Basis,
     resolve: impl FnOnce(&Folder, Vec<Lineage>, &mut Basis, &mut Problems) -> T,
 ) -> Result<T, Rejected> {
-    let mut problems = Problems::default();
-    let folder = folder::read(basis, &mut problems)?;
-    let documents = parse(&folder.sources, &mut problems);
+    let sources = folder.sources(&mut problems);
+    let documents = parse(&sources, &mut problems);
+    drop(sources);
     if documents.is_empty() && problems.is_empty() {
         return Err(Rejected::NoPolicies {
             folder: basis.folder().to_owned(),

@@ -15,5 +15,5 @@ pub use objects::{Directory, Name, Object, Objects};
 pub use read::{Found, Host, Known, Look, Observed, Stat, Times, Unexpected, observe};
 pub use register::Register;
 pub use scan::{Pace, scan};
-pub use seen::{Row, Seen, Unusable};
+pub use seen::{Row, Seen};
 pub use settle::{Settle, VANISHED, Wait};

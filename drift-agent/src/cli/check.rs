@@ -24,7 +24,8 @@ use crate::{
 
 /// Look at every declared path once and say what is not as declared.
 ///
-/// Needs no probes and no running agent, changes nothing, and works as any user for what that user can read.
+/// Needs no probes and no running agent, changes nothing that is declared, and works as any user for what that user can read. A content that is declared by its digest
+/// need not be there. What is seen is kept for the next check, in a file of the user's cache folder (docs/limits.md).
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Check {
@@ -100,12 +101,13 @@ impl Check {
         if idle {
             rustix::process::nice(19).context("cannot lower the priority")?;
         }
-        let snapshot = match declare::load_digests(&policies, Path::new("/")) {
+        let cache = Cache::of(&policies, cache);
+        let kept = cache.declared();
+        let snapshot = match declare::load_digests(&policies, Path::new("/"), kept.as_deref()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
         let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
-        let cache = Cache::of(&policies, cache);
         let seen = if full { Seen::default() } else { cache.seen() };
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let pace = Pace {
@@ -133,6 +135,8 @@ impl Check {
         }
         let took = start.elapsed();
         cache.keep(&snapshot.files, &seen, &told);
+        let is_read = |(_, told): &&(usize, Told)| !matches!(told.fate, Fate::AsSeen);
+        let unread = snapshot.files.len() - told.iter().filter(is_read).count();
         let records: Vec<Record> = told
             .into_iter()
             .filter_map(|(_, told)| Some(*told.record?))
@@ -142,7 +146,7 @@ impl Check {
             OutputArg::Jsonl => say(&records, Output::Jsonl)?,
             OutputArg::Table => {
                 say(&records, Output::Table)?;
-                let summary = summary(snapshot.files.len(), records.len(), took);
+                let summary = summary(snapshot.files.len(), records.len(), unread, took);
                 super::policy::print(&summary)?;
             }
         }
@@ -226,14 +230,19 @@ fn json(records: &[Record]) -> Result<()> {
     }
 }
 
-fn summary(files: usize, drifting: usize, took: Duration) -> String {
-    let took = took.as_secs_f64();
+fn summary(files: usize, drifting: usize, unread: usize, took: Duration) -> String {
+    let took = match (took.as_secs_f64(), unread) {
+        (took, 0) => format!("{took:.2} s"),
+        (took, unread) => {
+            format!("{took:.2} s; {unread} files are as last seen and were not read again")
+        }
+    };
     match (files, drifting) {
         (0, _) => "the policies declare no paths: nothing to look at\n".to_owned(),
-        (files, 0) => format!("all {files} paths are as declared ({took:.2} s)\n"),
+        (files, 0) => format!("all {files} paths are as declared ({took})\n"),
         (files, drifting) => {
             let right = files - drifting;
-            format!("{right} of {files} paths are as declared, {drifting} are not ({took:.2} s)\n")
+            format!("{right} of {files} paths are as declared, {drifting} are not ({took})\n")
         }
     }
 }

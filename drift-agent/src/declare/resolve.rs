@@ -58,8 +58,9 @@ impl<'a> Resolve<'a> {
     }
 
     /// What the active versions declare, without the files that have a problem. The lineages are valid: sorted by name, and no path twice.
-    pub(super) fn snapshot(&mut self, lineages: &[Lineage], mode: Option<Mode>) -> Snapshot {
+    pub(super) fn snapshot(&mut self, lineages: Vec<Lineage>, mode: Option<Mode>) -> Snapshot {
         let mut snapshot = Snapshot::default();
+        // Each goes when its files are taken over: what is declared is large, and need not be there twice.
         for lineage in lineages {
             let version = lineage.active();
             let contents = self.contents(version);
@@ -293,7 +294,7 @@ fn declared(
 }
 
 /// Tells each exhaustive directory what belongs into it, whichever policy declares that. `files` are sorted by path.
-fn belongings(files: &mut [Arc<Declared>]) {
+pub(super) fn belongings(files: &mut [Arc<Declared>]) {
     for index in 0..files.len() {
         let (before, rest) = files.split_at_mut(index + 1);
         let Some(directory) = before.last_mut().and_then(Arc::get_mut) else {

@@ -10,10 +10,6 @@
 //!
 //! Who can set the clock, or write to the disk beneath the file system, can deceive it: `check --full` reads everything.
 
-mod file;
-
-pub use file::Unusable;
-
 use std::{
     io,
     os::{fd::BorrowedFd, unix::ffi::OsStrExt},
@@ -26,8 +22,12 @@ use rustix::fs::fstatfs;
 use super::{Found, Observed, Stat, Times};
 use crate::{
     declare::{Compare, Content},
+    kept::{self, Unusable},
     report::FileType,
 };
+
+/// The form is another one when rows are.
+const HEAD: &kept::Head = b"drift seen 1\0\0\0\0";
 
 /// What was seen at many paths, in their order.
 #[derive(Debug, Default)]
@@ -202,20 +202,45 @@ impl Seen {
         (0..self.rows.len()).filter_map(|index| self.at(index))
     }
 
-    /// What a file at `path` holds; of anything that is no such file, or is damaged, nothing is believed.
+    /// What a file at `path` holds.
     ///
     /// # Errors
-    /// Why there is nothing to begin with.
+    /// Why there is nothing to be believed.
     pub fn read(path: &Path) -> Result<Seen, Unusable> {
-        file::read(path)
+        let bytes = kept::read(path, HEAD)?;
+        let mut rows = Vec::new();
+        let mut at = HEAD.len();
+        while at < bytes.len() {
+            let length = bytes
+                .get(at..)
+                .and_then(|rest| rest.split_first_chunk::<4>());
+            let (length, _) = length.ok_or(Unusable::Damaged)?;
+            rows.push(u32::try_from(at).map_err(|_| Unusable::Damaged)?);
+            at += 4 + Row::SIZE + u32::from_le_bytes(*length) as usize;
+        }
+        if at != bytes.len() {
+            return Err(Unusable::Damaged);
+        }
+        Ok(Seen { bytes, rows })
     }
 
     /// Puts `rows` in the place of what a file holds.
     ///
     /// # Errors
     /// It cannot be written; what was there still is.
-    pub fn write<'p>(path: &Path, rows: impl Iterator<Item = (&'p Path, Row)>) -> io::Result<()> {
-        file::write(path, rows)
+    pub fn write<'p>(
+        path: &Path,
+        mut rows: impl Iterator<Item = (&'p Path, Row)>,
+    ) -> io::Result<()> {
+        kept::replace(path, HEAD, |out| {
+            rows.try_for_each(|(path, Row(row))| {
+                let path = path.as_os_str().as_bytes();
+                let length = u32::try_from(path.len()).map_err(io::Error::other)?;
+                out.write_all(&length.to_le_bytes())?;
+                out.write_all(&row)?;
+                out.write_all(path)
+            })
+        })
     }
 }
 

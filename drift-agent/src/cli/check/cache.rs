@@ -1,6 +1,7 @@
 //! What a check leaves for the next one, in the user's cache folder. Without it everything is read, and nothing else is different.
 
 use std::{
+    ffi::OsStr,
     fs::{self, DirBuilder},
     io,
     os::unix::{
@@ -18,17 +19,21 @@ use rustix::process::geteuid;
 use super::{Fate, Told};
 use crate::{
     declare::Declared,
-    observe::{Row, Seen, Unusable},
+    kept::Unusable,
+    observe::{Row, Seen},
 };
 
 /// Policy folders of which something is kept: what was written longest ago goes.
 const MOST_FOLDERS: usize = 32;
 
+const SEEN: &str = "seen";
+const DECLARED: &str = "declared";
+
 /// Of one policy folder.
 #[derive(Debug)]
 pub(super) struct Cache {
-    /// `None` where nothing can be kept.
-    seen: Option<PathBuf>,
+    /// Its files, but for their extension. `None` where nothing can be kept.
+    stem: Option<PathBuf>,
 }
 
 impl Cache {
@@ -47,16 +52,27 @@ impl Cache {
         });
         let policies = fs::canonicalize(policies).unwrap_or_else(|_| policies.to_owned());
         let name = blake3::hash(policies.as_os_str().as_bytes()).to_hex();
-        let seen = usable.map(|folder| folder.join(format!("{}.seen", &name[..32])));
-        Cache { seen }
+        let stem = usable.map(|folder| folder.join(&name[..32]));
+        Cache { stem }
+    }
+
+    fn file(&self, extension: &str) -> Option<PathBuf> {
+        self.stem
+            .as_ref()
+            .map(|stem| stem.with_extension(extension))
+    }
+
+    /// Where what is declared is kept.
+    pub(super) fn declared(&self) -> Option<PathBuf> {
+        self.file(DECLARED)
     }
 
     /// What the last check saw; nothing where that is not known.
     pub(super) fn seen(&self) -> Seen {
-        let Some(path) = &self.seen else {
+        let Some(path) = self.file(SEEN) else {
             return Seen::default();
         };
-        Seen::read(path).unwrap_or_else(|why| {
+        Seen::read(&path).unwrap_or_else(|why| {
             if !matches!(why, Unusable::Absent) {
                 info!("everything is read, {} is of no use: {why}", path.display());
             }
@@ -66,14 +82,14 @@ impl Cache {
 
     /// Keeps what was seen now. `told` are those of `files` of which there is something to tell, by their number.
     pub(super) fn keep(&self, files: &[Arc<Declared>], seen: &Seen, told: &[(usize, Told)]) {
-        let Some(path) = &self.seen else {
+        let Some(path) = self.file(SEEN) else {
             return;
         };
         let rows = rows(files, seen, told);
         if rows.iter().map(|(path, row)| (*path, *row)).eq(seen.rows()) {
             return;
         }
-        if let Err(error) = Seen::write(path, rows.into_iter()) {
+        if let Err(error) = Seen::write(&path, rows.into_iter()) {
             info!("{} cannot be written: {error}", path.display());
         }
         if let Some(folder) = path.parent() {
@@ -137,11 +153,16 @@ fn remove_oldest(folder: &Path) {
     };
     let mut kept: Vec<(SystemTime, PathBuf)> = entries
         .flatten()
-        .filter(|entry| entry.path().extension().is_some_and(|is| is == "seen"))
+        .filter(|entry| {
+            let path = entry.path();
+            [SEEN, DECLARED]
+                .iter()
+                .any(|is| path.extension() == Some(OsStr::new(is)))
+        })
         .filter_map(|entry| Some((entry.metadata().ok()?.modified().ok()?, entry.path())))
         .collect();
     kept.sort_unstable();
-    for (_, path) in kept.iter().rev().skip(MOST_FOLDERS) {
+    for (_, path) in kept.iter().rev().skip(2 * MOST_FOLDERS) {
         if let Err(error) = fs::remove_file(path) {
             info!("{} cannot be removed: {error}", path.display());
         }

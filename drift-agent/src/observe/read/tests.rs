@@ -9,7 +9,10 @@ use std::{
     },
     path::{Path, PathBuf},
     process::Command,
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering},
+    },
 };
 
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
@@ -249,4 +252,132 @@ fn a_file_that_is_written_during_the_read_is_unstable_or_whole() {
         }
     });
     assert_eq!(observed.found, Found::Other(FileType::Directory));
+}
+
+/// Looks while `disturb` runs over and over on another thread.
+fn looks_meanwhile(
+    looks: usize,
+    declared: &Declared,
+    disturb: impl Fn() + Send,
+    check: impl Fn(&Observed),
+) {
+    let host = Host::new(Path::new("/")).unwrap();
+    let ends = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !ends.load(Ordering::Relaxed) {
+                disturb();
+            }
+        });
+        let mut reader = Reader::new(&host);
+        let all = std::panic::AssertUnwindSafe(|| {
+            for _ in 0..looks {
+                check(&reader.observe(declared, None, &mut |_| {}));
+            }
+        });
+        let result = std::panic::catch_unwind(all);
+        ends.store(true, Ordering::Relaxed);
+        if let Err(panic) = result {
+            std::panic::resume_unwind(panic);
+        }
+    });
+}
+
+/// B038
+#[test]
+fn digest_and_attributes_are_those_of_one_file_however_fast_it_is_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let texts = ["a".repeat(10), "b".repeat(70_000)];
+    fs::write(&path, &texts[0]).unwrap();
+    let declared = sample::declared(&path, sample::file(b"x"));
+    let replace = || {
+        for text in &texts {
+            fs::write(dir.path().join("new"), text).unwrap();
+            fs::rename(dir.path().join("new"), &path).unwrap();
+        }
+    };
+    looks_meanwhile(500, &declared, replace, |observed| match &observed.found {
+        Found::File(Some(digest)) => {
+            let size = observed.stat.unwrap().size;
+            let text = texts.iter().find(|text| text.len() as u64 == size);
+            assert_eq!(*digest, blake3::hash(text.unwrap().as_bytes()));
+        }
+        found => assert_eq!(*found, Found::Unstable),
+    });
+}
+
+/// B039
+#[test]
+fn a_file_that_is_gone_before_it_is_read_has_a_verdict() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    let declared = sample::declared(&path, sample::file(b"x"));
+    let come_and_go = || {
+        fs::write(&path, "x").unwrap();
+        fs::remove_file(&path).unwrap();
+    };
+    let can_be = [
+        Found::Absent,
+        Found::Unstable,
+        Found::File(Some(blake3::hash(b""))),
+        Found::File(Some(blake3::hash(b"x"))),
+    ];
+    looks_meanwhile(500, &declared, come_and_go, |observed| {
+        assert!(can_be.contains(&observed.found), "{:?}", observed.found);
+    });
+}
+
+/// B057
+#[test]
+fn a_file_that_grows_while_it_is_read_is_what_it_was_at_one_moment_or_unstable() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    fs::write(&path, vec![b'x'; 4 << 20]).unwrap();
+    let declared = sample::declared(&path, sample::file(b"x"));
+    let grow = || {
+        let mut file = File::options().append(true).open(&path).unwrap();
+        io::Write::write_all(&mut file, b"x").unwrap();
+    };
+    looks_meanwhile(5, &declared, grow, |observed| match &observed.found {
+        Found::File(Some(digest)) => {
+            let size = usize::try_from(observed.stat.unwrap().size).unwrap();
+            assert_eq!(*digest, blake3::hash(&vec![b'x'; size]));
+        }
+        found => assert_eq!(*found, Found::Unstable),
+    });
+}
+
+/// B055
+#[test]
+fn what_does_not_end_is_read_to_its_bound_and_no_further() {
+    // A regular file that says size 0 and gives hundreds of gigabytes.
+    let endless = PathBuf::from(format!("/proc/{}/pagemap", std::process::id()));
+    let mut content = Content::exact(Arc::from(&b"x"[..]));
+    content.max_size = 1 << 20;
+    let observed = look_as(&sample::declared(&endless, Target::File(content)));
+    assert_eq!((observed.found, observed.body), (Found::File(None), None));
+    assert_eq!(
+        look(Path::new("/dev/zero")).found,
+        Found::Other(FileType::Char)
+    );
+}
+
+#[test]
+fn what_may_not_be_read_is_unreadable_and_its_attributes_are_known() {
+    // Root may read everything.
+    if rustix::process::geteuid().is_root() {
+        eprintln!("not tested: this user may read every file");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    fs::write(&path, "x").unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+    let observed = look(&path);
+    assert_eq!(
+        observed.found,
+        Found::Unreadable(io::ErrorKind::PermissionDenied)
+    );
+    assert_eq!(observed.stat.unwrap().mode, 0);
 }
