@@ -245,7 +245,7 @@ fn any_user_checks_what_that_user_can_read() -> Result<()> {
         fs::set_permissions(scene.at("c.conf"), fs::Permissions::from_mode(0o644))?;
         command.uid(65534).gid(65534);
     } else {
-        fs::set_permissions(scene.at("a.conf"), fs::Permissions::from_mode(0))?;
+        fs::set_permissions(scene.at("a.conf"), fs::Permissions::from_mode(0o0))?;
         fs::set_permissions(scene.at("c.conf"), fs::Permissions::from_mode(0o644))?;
     }
     let output = command

@@ -19,16 +19,15 @@ const LEAST: usize = 16 << 10;
 const MOST: usize = 256 << 10;
 
 impl Buffer {
-    /// Room for a file of this size, and for one byte more, which shows its end.
-    fn room(&mut self, size: u64) -> &mut [u8] {
-        let wanted = usize::try_from(size)
-            .unwrap_or(MOST)
-            .saturating_add(HELD + 1);
-        let wanted = wanted.clamp(LEAST, MOST);
-        if self.0.len() < wanted {
-            self.0.resize(wanted, 0);
+    /// Room for what is held back and for one read: of a file of this size, and of one byte more, which shows its end. Whole pages: some files that the kernel makes
+    /// up give nothing else.
+    fn room(&mut self, size: u64) -> (&mut [u8], usize) {
+        let wanted = usize::try_from(size).unwrap_or(MOST).saturating_add(1);
+        let at_once = wanted.clamp(LEAST, MOST).next_multiple_of(4096);
+        if self.0.len() < HELD + at_once {
+            self.0.resize(HELD + at_once, 0);
         }
-        &mut self.0
+        (&mut self.0, at_once)
     }
 }
 
@@ -49,12 +48,11 @@ pub(super) fn hash(
     buffer: &mut Buffer,
 ) -> io::Result<Option<Digests>> {
     let mut hasher = blake3::Hasher::new();
-    let buffer = buffer.room(size);
+    let (buffer, at_once) = buffer.room(size);
     let mut held = 0;
     let mut read = 0u64;
     loop {
-        let room = buffer.len() - held;
-        match file.read(&mut buffer[held..]) {
+        match file.read(&mut buffer[held..held + at_once]) {
             Ok(0) => break,
             Ok(length) => {
                 read += length as u64;
@@ -65,7 +63,7 @@ pub(super) fn hash(
                 held = end.min(HELD);
                 hasher.update(&buffer[..end - held]);
                 buffer.copy_within(end - held..end, 0);
-                if read == size && length < room {
+                if read == size && length < at_once {
                     break;
                 }
             }

@@ -258,7 +258,7 @@ fn a_file_that_is_written_during_the_read_is_unstable_or_whole() {
 fn looks_meanwhile(
     looks: usize,
     declared: &Declared,
-    disturb: impl Fn() + Send,
+    disturb: impl Fn() + Sync,
     check: impl Fn(&Observed),
 ) {
     let host = Host::new(Path::new("/")).unwrap();
@@ -373,7 +373,7 @@ fn what_may_not_be_read_is_unreadable_and_its_attributes_are_known() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f");
     fs::write(&path, "x").unwrap();
-    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0)).unwrap();
+    fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(0o0)).unwrap();
     let observed = look(&path);
     assert_eq!(
         observed.found,
