@@ -3,11 +3,13 @@
 #![forbid(unsafe_code)]
 
 mod apt;
+mod interrupt;
 mod machine;
 mod shell;
 mod step;
 mod workspace;
 
+mod bench;
 mod build;
 mod ci;
 mod collector;
@@ -44,6 +46,7 @@ enum Command {
     Build(build::Args),
     Demo(demo::Args),
     Test(test::Args),
+    Bench(bench::Args),
     Tidy(tidy::Args),
     Ci(ci::Args),
 }
@@ -56,12 +59,13 @@ fn main() -> ExitCode {
         Command::Build(args) => build::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Tidy(args) => tidy::run(&args),
         Command::Ci(args) => ci::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<demo::Interrupted>() => {
+        Err(error) if error.is::<interrupt::Interrupted>() => {
             eprintln!("interrupted");
             ExitCode::from(130) // what a shell reports for Ctrl-C
         }

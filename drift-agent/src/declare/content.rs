@@ -54,7 +54,7 @@ impl<'f> Contents<'f> {
             .open(path, basis)
             .and_then(|file| self.bytes(file, path));
         if let Ok((bytes, _)) = &bytes {
-            basis.read(path.to_owned(), bytes.clone());
+            basis.read(path.to_owned(), || bytes.clone());
         }
         self.read.insert(path.to_owned(), bytes.clone());
         bytes
