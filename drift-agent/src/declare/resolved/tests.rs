@@ -3,27 +3,31 @@
 use std::{fs, time::Duration};
 
 use super::super::{
-    load_digests,
+    Keep, load_digests,
     tests::{POLICY, Place, version},
 };
 use super::*;
+use crate::declare::Guard;
 
 /// One of everything; the policy files have rested long enough.
 fn place() -> Place {
     let place = Place::new();
-    let rest = "    - {path: /etc/a, content: {inline: a}, mode: 0644, owner: app, finalNewline: ignore, maxSize: 9, redact: all, severity: critical, onDrift: observe, hardLinks: allow, xattrs: {user.a: v, user.b: null}, acl: ['user::rw-', 'user:app:r--', 'group::r--', 'mask::r--', 'other::---'], flags: [append]}\n\
-                \x20   - {path: /etc/b, content: {file: b}}\n\
+    let rest = "    - {path: /etc/a, content: {inline: a}, mode: 0644, owner: app, finalNewline: ignore, maxSize: 9, redact: all, severity: critical, onDrift: observe, hardLinks: allow, xattrs: {user.a: v, user.b: {absent: true}}, acl: ['user::rw-', 'user:app:r--', 'group::r--', 'mask::r--', 'other::r--'], flags: [append]}\n\
+                \x20   - {path: /etc/b, content: {file: b}, selinux: 'system_u:object_r:etc_t:s0', capabilities: cap_net_raw=ep}\n\
                 \x20 symlinks: [{path: /etc/l, target: /x/y, group: web}]\n\
                 \x20 masks: [{path: /etc/m}]\n\
                 \x20 absent: [{path: /etc/gone, severity: info}]\n\
-                \x20 directories: [{path: /etc, exhaustive: true, ignore: ['*.bak'], onUnexpected: remove, mode: '0755'}, {path: /srv, owner: 7}]\n";
+                \x20 directories: [{path: /etc, exhaustive: true, ignore: ['*.bak'], onUnexpected: remove, mode: '0755'}, {path: /srv, owner: 7, defaultAcl: [user::rwx, 'group:7:r-x', group::r-x, mask::r-x, other::---]}]\n";
     place.write("policies/b", "b");
     place.write(
         "policies/one.yaml",
         POLICY.to_owned() + "---\n" + &version(rest),
     );
     let other = version("    - {path: /opt/c, content: {inline: c}}\n");
-    let other = (POLICY.to_owned() + "---\n" + &other).replace("web", "other");
+    let guard =
+        ", guard: {fight: {heals: 7, within: 2m, hold: 3h}, perMinute: 5, massDrift: heal}}";
+    let policy = POLICY.trim_end().trim_end_matches('}').to_owned() + guard;
+    let other = (policy + "\n---\n" + &other).replace("web", "other");
     place.write("policies/two.yaml", other);
     place
 }
@@ -67,10 +71,44 @@ fn what_was_kept_is_what_would_be_resolved() {
     let path = dir.path().join("kept");
     let resolved = load(&place, None);
     assert_eq!(resolved.files.len(), 8);
+    let named = resolved
+        .files
+        .iter()
+        .flat_map(|file| &file.attributes.named);
+    assert_eq!(named.count(), 6);
+    let guards = resolved.policies.iter().map(|policy| policy.guard);
+    assert!(guards.clone().any(|guard| guard != Guard::default()));
     assert_eq!(kept(&place, &path), resolved);
     assert_eq!(load(&place, Some(&path)), resolved);
     mark(&path);
     assert!(was_taken(&load(&place, Some(&path))));
+}
+
+#[test]
+fn what_is_compared_by_what_it_says_is_not_kept() {
+    let (place, dir) = (place(), tempfile::tempdir().unwrap());
+    let path = dir.path().join("kept");
+    let text = version("    - {path: /opt/j, content: {inline: '{}'}, compare: {format: json}}\n");
+    let text = (POLICY.to_owned() + "---\n" + &text).replace("web", "third");
+    place.write("policies/third.yaml", text);
+    let mut snapshot = load(&place, None);
+    let mut basis = Basis::new(&place.policies(), Keep::Digests);
+    basis.list().unwrap();
+    let kept = Kept::of(&path, &place.root(), std::iter::empty());
+    kept.keep(&snapshot, &basis, |_| true);
+    assert!(!path.exists());
+    // All but that one can be.
+    let json = |file: &Declared| file.path == Path::new("/opt/j");
+    let others = snapshot.files.iter().filter(|file| !json(file));
+    let others = others.cloned().collect();
+    let with = std::mem::replace(&mut snapshot.files, others);
+    kept.keep(&snapshot, &basis, |_| true);
+    assert!(path.exists());
+    let Some(Target::File(content)) = with.iter().find(|file| json(file)).map(|file| &file.target)
+    else {
+        panic!("no file");
+    };
+    assert!(content.bytes.is_some() && content.meaning.is_some());
 }
 
 #[test]
