@@ -13,6 +13,7 @@ mod content;
 mod folder;
 mod rejected;
 mod resolve;
+mod resolved;
 
 pub use accounts::Names;
 pub use attribute::{Attribute, Attributes, Expect};
@@ -27,17 +28,22 @@ pub use drift_common::policy::{
 pub use folder::{MAX_BYTES, MAX_FILES};
 pub use rejected::Rejected;
 
-use self::{folder::Folder, resolve::Resolve};
+use self::{folder::Folder, resolve::Resolve, resolved::Kept};
 
 use std::{
     collections::BTreeSet,
     ffi::{OsStr, OsString},
     fmt,
+    panic::resume_unwind,
     path::{Path, PathBuf},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
 };
 
-use drift_common::policy::{self, Lineage, MAX_SIZE, Problems};
+use drift_common::policy::{self, Document, Lineage, MAX_SIZE, Problems, Source};
 
 use crate::compare::structured::Meaning;
 
@@ -104,10 +110,13 @@ impl Exhaustive {
 /// What a file must hold.
 #[derive(PartialEq, Eq)]
 pub struct Content {
-    pub bytes: Arc<[u8]>,
-    /// BLAKE3 of `bytes`.
+    /// `None` where only their digest was asked for, and nothing else is compared: see [`Keep`].
+    pub bytes: Option<Arc<[u8]>>,
+    /// How many bytes, where that is known.
+    pub size: Option<u64>,
+    /// BLAKE3 of the bytes.
     pub digest: blake3::Hash,
-    /// BLAKE3 of `bytes` without their final line end, where that does not count.
+    /// BLAKE3 of the bytes without their final line end, where that does not count.
     pub body: Option<blake3::Hash>,
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: u64,
@@ -121,7 +130,10 @@ pub struct Content {
 impl fmt::Debug for Content {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // The bytes may be secrets.
-        write!(f, "Content({} bytes, {})", self.bytes.len(), self.digest)
+        match self.size {
+            Some(size) => write!(f, "Content({size} bytes, {})", self.digest),
+            None => write!(f, "Content({})", self.digest),
+        }
     }
 }
 
@@ -137,7 +149,8 @@ impl Content {
     pub fn exact(bytes: Arc<[u8]>) -> Self {
         Self {
             digest: blake3::hash(&bytes),
-            bytes,
+            size: Some(bytes.len() as u64),
+            bytes: Some(bytes),
             body: None,
             max_size: MAX_SIZE,
             hard_links: HardLinks::default(),
@@ -157,8 +170,20 @@ pub struct Snapshot {
     pub policies: Vec<Arc<ActivePolicy>>,
 }
 
+/// What of declared contents is kept.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keep {
+    /// All bytes: what is declared can be written.
+    Bytes,
+    /// Digests, where these are what is compared. A content that is declared by its digest is not looked for.
+    Digests,
+}
+
 /// How often the folder is read again when it changed in the meantime.
 const ATTEMPTS: usize = 5;
+
+/// Threads that parse policy files, at most.
+const MOST_PARSERS: usize = 4;
 
 /// What the policies in `folder` declare. Names of users and groups are those of the host whose root is `host_root`; `mode` overrides what
 /// the policies say.
@@ -190,13 +215,59 @@ pub fn look_beside(
     mode: Option<Mode>,
     blobs: Blobs<'_>,
 ) -> (Result<Snapshot, Rejected>, Basis) {
-    settled(folder, |basis| {
-        attempt(basis, |folder, lineages, basis, problems| {
-            Resolve::new(folder, host_root, basis, problems)
-                .with_blobs(blobs)
-                .snapshot(&lineages, mode)
-        })
+    settled(folder, Keep::Bytes, |basis| {
+        let mut problems = Problems::default();
+        let folder = folder::read(basis, &mut problems)?;
+        attempt(
+            folder,
+            problems,
+            basis,
+            |folder, lineages, basis, problems| {
+                Resolve::new(folder, host_root, Keep::Bytes, basis, problems)
+                    .with_blobs(blobs)
+                    .snapshot(lineages, mode)
+            },
+        )
     })
+}
+
+/// [`load`] for who compares and writes nothing: see [`Keep::Digests`]. What is declared is kept in the file `kept`, and is not resolved again while the same is read.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_digests(
+    folder: &Path,
+    host_root: &Path,
+    kept: Option<&Path>,
+) -> Result<Snapshot, Rejected> {
+    let outcome = settled(folder, Keep::Digests, |basis| {
+        let mut problems = Problems::default();
+        let folder = folder::read(basis, &mut problems)?;
+        let texts = folder.texts.iter().map(|(name, text)| (&**name, &text[..]));
+        // A file that could not be read is said.
+        let kept = kept.filter(|_| problems.is_empty());
+        let kept = kept.map(|kept| Kept::of(kept, host_root, texts));
+        if let Some(snapshot) = kept.as_ref().and_then(|kept| kept.snapshot(basis)) {
+            return Ok(snapshot);
+        }
+        let names: Vec<_> = folder.texts.iter().map(|(name, _)| name.clone()).collect();
+        let snapshot = attempt(
+            folder,
+            problems,
+            basis,
+            |folder, lineages, basis, problems| {
+                Resolve::new(folder, host_root, Keep::Digests, basis, problems)
+                    .snapshot(lineages, None)
+            },
+        )?;
+        if let Some(kept) = kept {
+            kept.keep(&snapshot, basis, |path| {
+                names.iter().any(|name| **name == *path)
+            });
+        }
+        Ok(snapshot)
+    });
+    outcome.0
 }
 
 /// A policy with all its versions, and what each of them is.
@@ -223,10 +294,18 @@ pub struct Identity {
 /// # Errors
 /// As [`load`]; here a content of a version that is not active must be there too.
 pub fn identify(folder: &Path) -> Result<Vec<Identified>, Rejected> {
-    let identified = settled(folder, |basis| {
-        attempt(basis, |folder, lineages, basis, problems| {
-            Resolve::new(folder, Path::new("/"), basis, problems).identities(lineages)
-        })
+    let identified = settled(folder, Keep::Bytes, |basis| {
+        let mut problems = Problems::default();
+        let folder = folder::read(basis, &mut problems)?;
+        attempt(
+            folder,
+            problems,
+            basis,
+            |folder, lineages, basis, problems| {
+                Resolve::new(folder, Path::new("/"), Keep::Bytes, basis, problems)
+                    .identities(lineages)
+            },
+        )
     });
     identified.0
 }
@@ -234,11 +313,12 @@ pub fn identify(folder: &Path) -> Result<Vec<Identified>, Rejected> {
 /// What `attempt` gives for files that did not change meanwhile.
 fn settled<T>(
     folder: &Path,
+    keep: Keep,
     attempt: impl Fn(&mut Basis) -> Result<T, Rejected>,
 ) -> (Result<T, Rejected>, Basis) {
     let mut attempts = ATTEMPTS;
     loop {
-        let mut basis = Basis::new(folder);
+        let mut basis = Basis::new(folder, keep);
         let outcome = attempt(&mut basis);
         // Half of one state and half of another is neither: files are written one after the other, and a mounted ConfigMap is swapped
         // between two of our reads.
@@ -253,17 +333,16 @@ fn settled<T>(
     }
 }
 
-/// Reads the folder's policies, and makes of them what `resolve` does.
+/// Makes of the folder's policies what `resolve` does.
 fn attempt<T>(
+    mut folder: Folder,
+    mut problems: Problems,
     basis: &mut Basis,
     resolve: impl FnOnce(&Folder, Vec<Lineage>, &mut Basis, &mut Problems) -> T,
 ) -> Result<T, Rejected> {
-    let mut problems = Problems::default();
-    let folder = folder::read(basis, &mut problems)?;
-    let mut documents = Vec::new();
-    for source in &folder.sources {
-        documents.extend(policy::parse(source, &mut problems));
-    }
+    let sources = folder.sources(&mut problems);
+    let documents = parse(&sources, &mut problems);
+    drop(sources);
     if documents.is_empty() && problems.is_empty() {
         return Err(Rejected::NoPolicies {
             folder: basis.folder().to_owned(),
@@ -279,6 +358,43 @@ fn attempt<T>(
             problems,
             files: folder.files,
         })
+}
+
+/// The documents of all files, in their order. Parsing is most of the work where much is declared: it is shared between threads.
+fn parse(sources: &[Arc<Source>], problems: &mut Problems) -> Vec<Document> {
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let threads = threads.min(MOST_PARSERS).min(sources.len());
+    let next = AtomicUsize::new(0);
+    let parsed = || {
+        let mut parsed = Vec::new();
+        loop {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(source) = sources.get(index) else {
+                return parsed;
+            };
+            let mut problems = Problems::default();
+            let documents = policy::parse(source, &mut problems);
+            parsed.push((index, documents, problems));
+        }
+    };
+    let mut all = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(parsed)).collect();
+        let mut all = parsed();
+        for other in others {
+            match other.join() {
+                Ok(parsed) => all.extend(parsed),
+                Err(panic) => resume_unwind(panic),
+            }
+        }
+        all
+    });
+    all.sort_unstable_by_key(|(index, ..)| *index);
+    let mut documents = Vec::new();
+    for (_, some, its) in all {
+        documents.extend(some);
+        problems.append(its);
+    }
+    documents
 }
 
 #[cfg(test)]

@@ -3,6 +3,8 @@
 pub mod cli;
 pub mod settings;
 
+pub mod kept;
+
 pub mod declare;
 
 pub mod store;

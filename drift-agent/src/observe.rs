@@ -7,6 +7,7 @@ mod objects;
 mod read;
 mod register;
 mod scan;
+mod seen;
 mod settle;
 
 pub use actor::{Identify, is_same_process};
@@ -14,9 +15,10 @@ pub use attribute::{Place, Reading, read as read_attribute, read_all as read_att
 pub use decode::{Decoded, decode};
 pub use objects::{Directory, Name, Object, Objects};
 pub use read::{
-    Found, Held, Host, Known, Observed, Stat, Times, Unexpected, observe,
+    Found, Held, Host, Known, Look, Observed, Stat, Times, Unexpected, observe,
     take::{Taken, Whole, take},
 };
 pub use register::Register;
-pub use scan::scan;
+pub use scan::{Pace, scan};
+pub use seen::{Row, Seen};
 pub use settle::{Settle, VANISHED, Wait};

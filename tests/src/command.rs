@@ -47,6 +47,7 @@ pub fn check(scene: &Scene) -> Result<(i32, Vec<Value>)> {
     let output = Command::new(program())
         .args(["check", "-o", "json", "--policies"])
         .arg(scene.policies())
+        .env("XDG_CACHE_HOME", scene.root().join("cache"))
         .output()?;
     let status = output.status.code().context("ended by a signal")?;
     let records = serde_json::from_slice(&output.stdout)

@@ -1,11 +1,26 @@
 //! `drift-agent check`: one look, and a status that says what was found.
 
-use std::{fs, process::Command};
+use std::{
+    fs::{self, File},
+    os::unix::{
+        fs::{MetadataExt, PermissionsExt},
+        process::CommandExt,
+    },
+    path::PathBuf,
+    process::Command,
+    time::Duration,
+};
 
 use anyhow::{Context, Result, ensure};
 use drift_tests::{
     agent::{is_built, program},
     scene::{DEFAULT, Declared, Scene, file},
+    skip::skip,
+    wait,
+};
+use rustix::{
+    fs::{XattrFlags, setxattr},
+    io::Errno,
 };
 use serde_json::Value;
 
@@ -16,6 +31,7 @@ fn check(scene: &Scene, arguments: &[&str]) -> Result<(i32, String, String)> {
         .arg("--policies")
         .arg(scene.policies())
         .args(arguments)
+        .env("XDG_CACHE_HOME", scene.root().join("cache"))
         .output()?;
     Ok((
         output.status.code().context("ended by a signal")?,
@@ -99,6 +115,253 @@ fn policies_with_problems_are_status_10() -> Result<()> {
     ensure!(
         status == 10 && err.contains("policy.yaml:1:"),
         "{status} {err}"
+    );
+    Ok(())
+}
+
+const UNREAD: &str = "3 files are as last seen and were not read again";
+
+/// Checks until files are old enough for their times to tell a change.
+fn check_until_nothing_is_read(scene: &Scene) -> Result<()> {
+    wait::until(Duration::from_secs(30), || {
+        let (_, out, err) = check(scene, &[])?;
+        ensure!(out.contains(UNREAD), "{out} {err}");
+        Ok(())
+    })
+}
+
+#[test]
+fn an_unchanged_file_is_not_read_again_and_every_change_is_seen() -> Result<()> {
+    if !is_built("an_unchanged_file_is_not_read_again_and_every_change_is_seen") {
+        return Ok(());
+    }
+    let (scene, _) = scene()?;
+    check_until_nothing_is_read(&scene)?;
+    let (status, out, _) = check(&scene, &["--full"])?;
+    ensure!(status == 0 && !out.contains("not read"), "{status} {out}");
+    // B004: in place and by another file, with the size and the time of before.
+    let before = File::open(scene.at("a.conf"))?.metadata()?.modified()?;
+    fs::write(scene.at("a.conf"), "x\n")?;
+    File::options()
+        .write(true)
+        .open(scene.at("a.conf"))?
+        .set_modified(before)?;
+    let (status, out, _) = check(&scene, &["-o", "jsonl"])?;
+    ensure!(status == 4 && out.lines().count() == 1, "{status} {out}");
+    fs::write(scene.at("new"), "a\n")?;
+    File::options()
+        .write(true)
+        .open(scene.at("new"))?
+        .set_modified(before)?;
+    fs::rename(scene.at("new"), scene.at("a.conf"))?;
+    let (status, out, _) = check(&scene, &["-o", "jsonl"])?;
+    ensure!(status == 0, "{status} {out}");
+    // A drift that is known is told again, whether the file is read or not.
+    fs::write(scene.at("sub/b.conf"), "other\n")?;
+    check_until_nothing_is_read(&scene)?;
+    let (status, out, _) = check(&scene, &[])?;
+    ensure!(
+        status == 4 && out.contains("b.conf") && out.contains(UNREAD),
+        "{status} {out}"
+    );
+    // What is declared now counts, whatever was declared when it was seen.
+    let files = [
+        file("a.conf", "a\n"),
+        file("sub/b.conf", "other\n"),
+        file("c.conf", "not c\n"),
+    ];
+    scene.declare("2.0.0", DEFAULT, &files)?;
+    let (status, out, _) = check(&scene, &["-o", "jsonl"])?;
+    ensure!(
+        status == 4 && out.lines().count() == 1 && out.contains("c.conf"),
+        "{status} {out}"
+    );
+    Ok(())
+}
+
+#[test]
+fn a_quick_check_sees_attributes_keys_and_names() -> Result<()> {
+    let test = "a_quick_check_sees_attributes_keys_and_names";
+    if !is_built(test) {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let at = |name: &str| scene.at(name);
+    for (name, text) in [
+        ("plain", "x\n"),
+        ("linked", "x\n"),
+        ("marked", "x\n"),
+        ("whole.json", "{\"a\": 1}"),
+        ("part.json", "{\"a\": 1, \"others\": 1}"),
+    ] {
+        fs::write(at(name), text)?;
+    }
+    let set = |value: &[u8]| setxattr(at("marked"), "user.origin", value, XattrFlags::empty());
+    if set(b"web") == Err(Errno::OPNOTSUPP) {
+        skip(test, "the file system has no user attributes");
+        return Ok(());
+    }
+    let inline = |text: &str| format!("content: {{inline: '{text}'}}");
+    let (x, json) = ("content: {inline: \"x\\n\"}", inline("{\"a\": 1}"));
+    let spec = format!(
+        "  files:\n\
+         \x20   - {{path: TREE/plain, {x}}}\n\
+         \x20   - {{path: TREE/linked, {x}}}\n\
+         \x20   - {{path: TREE/marked, {x}, xattrs: {{user.origin: web}}}}\n\
+         \x20   - {{path: TREE/whole.json, {json}, compare: {{format: json}}}}\n\
+         \x20   - {{path: TREE/part.json, {json}, compare: {{format: json, manage: [/a]}}}}\n"
+    );
+    scene.declare_spec("1.0.0", DEFAULT, &spec)?;
+    // Plain files alone are not read again: of the others more is compared than is kept of them.
+    let unread = "2 files are as last seen and were not read again";
+    wait::until(Duration::from_secs(30), || {
+        let (status, out, err) = check(&scene, &[])?;
+        ensure!(status == 0 && out.contains(unread), "{out} {err}");
+        Ok(())
+    })?;
+    let drifting = |arguments: &[&str]| -> Result<(i32, Vec<(String, Value)>)> {
+        let (status, out, err) = check(&scene, &[&["-o", "json"], arguments].concat())?;
+        let records: Vec<Value> = serde_json::from_str(&out).with_context(|| err)?;
+        let tree = format!("{}/", scene.tree().display());
+        let name = |record: &Value| record["path"].as_str().map(|path| path.replace(&tree, ""));
+        let drifts = records.iter().map(|record| {
+            let name = name(record).context("a path")?;
+            Ok((name, record["drift"].clone()))
+        });
+        Ok((status, drifts.collect::<Result<_>>()?))
+    };
+    let is = |name: &str, drift: &str| (name.to_owned(), serde_json::json!([drift]));
+    // What others own is no drift, and another way of writing is none that counts.
+    fs::write(at("part.json"), "{\"a\": 1, \"others\": 2}")?;
+    fs::write(at("whole.json"), "{\"a\":   1}")?;
+    let found = drifting(&[])?;
+    ensure!(
+        found == (0, vec![is("whole.json", "content-equivalent")]),
+        "{found:?}"
+    );
+    set(b"others")?;
+    fs::hard_link(at("linked"), at("another"))?;
+    fs::write(at("part.json"), "{\"a\": 2, \"others\": 2}")?;
+    fs::write(at("whole.json"), "{\"a\": 3}")?;
+    let all = vec![
+        is("linked", "hardlinked"),
+        is("marked", "xattr"),
+        is("part.json", "content"),
+        is("whole.json", "content"),
+    ];
+    let found = drifting(&[])?;
+    ensure!(found == (4, all.clone()), "{found:?}");
+    // All of them again, when what is kept is of those files.
+    wait::until(Duration::from_secs(30), || {
+        let (status, out, err) = check(&scene, &[])?;
+        ensure!(status == 4 && out.contains(unread), "{out} {err}");
+        Ok(())
+    })?;
+    for arguments in [&[][..], &["--full"]] {
+        let found = drifting(arguments)?;
+        ensure!(found == (4, all.clone()), "{found:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn what_a_check_left_is_believed_only_when_nobody_else_touched_it() -> Result<()> {
+    if !is_built("what_a_check_left_is_believed_only_when_nobody_else_touched_it") {
+        return Ok(());
+    }
+    let (scene, _) = scene()?;
+    check_until_nothing_is_read(&scene)?;
+    let folder = scene.root().join("cache/drift-agent");
+    ensure!(fs::metadata(&folder)?.mode() & 0o777 == 0o700);
+    let left: Vec<PathBuf> = fs::read_dir(&folder)?
+        .map(|entry| Ok(entry?.path()))
+        .collect::<Result<_>>()?;
+    for path in &left {
+        ensure!(fs::metadata(path)?.mode() & 0o777 == 0o600, "{left:?}");
+    }
+    // What is declared may be kept beside what was seen.
+    let is_seen = |path: &&PathBuf| path.extension().is_some_and(|is| is == "seen");
+    let seen = left.iter().find(is_seen).context("what was seen")?;
+    ensure!(left.len() <= 2, "{left:?}");
+    let good = fs::read(seen)?;
+    let reads_all = || {
+        let (status, out, err) = check(&scene, &[])?;
+        ensure!(
+            status == 0 && !out.contains("not read") && err.is_empty(),
+            "{out} {err}"
+        );
+        Ok(())
+    };
+    for damaged in [&good[..good.len() / 2], b"", b"something else"] {
+        fs::write(seen, damaged)?;
+        reads_all()?;
+        // And it is as it was.
+        ensure!(check(&scene, &[])?.1.contains(UNREAD));
+    }
+    fs::set_permissions(seen, fs::Permissions::from_mode(0o666))?;
+    reads_all()?;
+    // Where nothing can be kept, everything is read.
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777))?;
+    reads_all()?;
+    reads_all()?;
+    Ok(())
+}
+
+#[test]
+fn a_content_declared_by_its_digest_needs_no_blob_to_be_checked() -> Result<()> {
+    if !is_built("a_content_declared_by_its_digest_needs_no_blob_to_be_checked") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    fs::write(scene.at("a"), "a")?;
+    // `b3sum` of `a`.
+    let digest = "17762fddd969a453925d65717ac3eea21320b66b54342fde15128d6caf21215f";
+    let spec = format!("  files: [{{path: TREE/a, content: {{digest: 'blake3:{digest}'}}}}]\n");
+    scene.declare_spec("1.0.0", DEFAULT, &spec)?;
+    let (status, out, err) = check(&scene, &["--idle", "--rate", "1000"])?;
+    ensure!(status == 0, "{status} {out} {err}");
+    fs::write(scene.at("a"), "b")?;
+    let (status, out, err) = check(&scene, &[])?;
+    ensure!(status == 4, "{status} {out} {err}");
+    Ok(())
+}
+
+#[test]
+fn any_user_checks_what_that_user_can_read() -> Result<()> {
+    if !is_built("any_user_checks_what_that_user_can_read") {
+        return Ok(());
+    }
+    let (scene, _) = scene()?;
+    fs::set_permissions(scene.at("a.conf"), fs::Permissions::from_mode(0o600))?;
+    let mut command = Command::new(program());
+    if rustix::process::geteuid().is_root() {
+        // Nobody, who may come as far as to the files, and keeps nothing.
+        fs::set_permissions(scene.root(), fs::Permissions::from_mode(0o755))?;
+        fs::set_permissions(scene.at("c.conf"), fs::Permissions::from_mode(0o644))?;
+        command.uid(65534).gid(65534);
+    } else {
+        fs::set_permissions(scene.at("a.conf"), fs::Permissions::from_mode(0o0))?;
+        fs::set_permissions(scene.at("c.conf"), fs::Permissions::from_mode(0o644))?;
+    }
+    let output = command
+        .arg("check")
+        .arg("--policies")
+        .arg(scene.policies())
+        .args(["-o", "json"])
+        .env("XDG_CACHE_HOME", scene.root().join("cache"))
+        .output()?;
+    let out = String::from_utf8_lossy(&output.stdout);
+    let records: Vec<Value> = serde_json::from_str(&out)?;
+    let drifts: Vec<_> = records.iter().map(|record| &record["drift"]).collect();
+    ensure!(
+        output.status.code() == Some(16 + 4)
+            && drifts
+                == [
+                    &serde_json::json!(["unreadable"]),
+                    &serde_json::json!(["mode"])
+                ],
+        "{:?} {out}",
+        output.status
     );
     Ok(())
 }

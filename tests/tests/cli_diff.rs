@@ -20,6 +20,7 @@ fn run(scene: &Scene, command: &str, arguments: &[&str]) -> Result<(i32, String,
         .current_dir(scene.root())
         .args([command, "--policies", "policies"])
         .args(arguments)
+        .env("XDG_CACHE_HOME", scene.root().join("cache"))
         .output()?;
     let root = scene.root().display().to_string();
     let text = |bytes: Vec<u8>| String::from_utf8(bytes).map(|text| text.replace(&root, "ROOT"));

@@ -364,6 +364,7 @@ fn what_is_asked_for_is_what_is_declared() -> Result<()> {
     let output = Command::new(program())
         .args(["check", "--policies"])
         .arg(scene.at("policies"))
+        .env("XDG_CACHE_HOME", scene.root().join("cache"))
         .output()?;
     let (status, out, err) = said(&output)?;
     ensure!(status == 0, "{out}{err}");

@@ -240,6 +240,7 @@ fn the_scan_finds_them_without_probes_and_check_says_the_same() -> Result<()> {
         std::process::Command::new(drift_tests::agent::program())
             .args(["check", "-o", "jsonl", "--policies"])
             .arg(scene.policies())
+            .env("XDG_CACHE_HOME", scene.root().join("cache"))
             .output()
     };
     let clean = check()?;
@@ -415,6 +416,7 @@ fn put_back(scene: &Scene) -> Result<()> {
     let check = std::process::Command::new(drift_tests::agent::program())
         .args(["check", "--policies"])
         .arg(scene.policies())
+        .env("XDG_CACHE_HOME", scene.root().join("cache"))
         .output()?;
     ensure!(
         check.status.success(),

@@ -128,6 +128,7 @@ fn two_declared_names_of_one_file_are_told_together_and_do_not_fight() -> Result
     let check = Command::new(program())
         .args(["check", "-o", "jsonl", "--policies"])
         .arg(scene.policies())
+        .env("XDG_CACHE_HOME", scene.root().join("cache"))
         .output()?;
     let said = String::from_utf8_lossy(&check.stdout);
     ensure!(check.status.code() == Some(4), "{said}");

@@ -360,6 +360,7 @@ fn check_tells_another_way_of_writing_and_is_status_0() -> Result<()> {
         let said = Command::new(program())
             .args(["check", "-o", output, "--policies"])
             .arg(scene.policies())
+            .env("XDG_CACHE_HOME", scene.root().join("cache"))
             .output()?;
         Ok((said.status.code(), String::from_utf8(said.stdout)?))
     };

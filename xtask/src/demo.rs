@@ -6,7 +6,6 @@
 mod agent;
 mod drifts;
 mod incident;
-mod interrupt;
 mod record;
 mod residue;
 mod scene;
@@ -21,14 +20,14 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use crate::{
-    build, machine, setup,
+    build,
+    interrupt::Interrupt,
+    machine, setup,
     workspace::{Profile, Workspace},
 };
 use agent::Agent;
 use drifts::{Ran, Tool};
 use incident::{Incident, Verdict};
-use interrupt::Interrupt;
-pub(crate) use interrupt::Interrupted;
 use scene::Scene;
 use table::{Row, Style};
 

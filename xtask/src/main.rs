@@ -3,11 +3,13 @@
 #![forbid(unsafe_code)]
 
 mod apt;
+mod interrupt;
 mod machine;
 mod shell;
 mod step;
 mod workspace;
 
+mod bench;
 mod build;
 mod ci;
 mod collector;
@@ -49,6 +51,7 @@ enum Command {
     Test(test::Args),
     Sweep(sweep::Args),
     Vmtest(vmtest::Args),
+    Bench(bench::Args),
     Tidy(tidy::Args),
     Ci(ci::Args),
 }
@@ -63,12 +66,13 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Vmtest(args) => vmtest::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Tidy(args) => tidy::run(&args),
         Command::Ci(args) => ci::run(&args),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,
-        Err(error) if error.is::<demo::Interrupted>() => {
+        Err(error) if error.is::<interrupt::Interrupted>() => {
             eprintln!("interrupted");
             ExitCode::from(130) // what a shell reports for Ctrl-C
         }

@@ -1,37 +1,49 @@
 //! `drift-agent check`: look at everything once, say what is not as declared, end.
 
+mod cache;
+
 use std::{
     collections::HashMap,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context, Result};
 use clap::{Args, ValueEnum};
 
+use self::cache::Cache;
 use crate::{
     compare::{self, Drift},
-    declare::{self, Severity},
-    observe::{Host, scan},
+    declare::{self, Declared, Severity},
+    observe::{Host, Look, Pace, Row, Seen, scan},
     pipeline::{also_declared, declared_side, detail, observed_side},
     report::{Cause, Event, Output, Record, Reporter},
 };
 
 /// Look at every declared path once and say what is not as declared.
 ///
-/// Needs no probes and no running agent, changes nothing, and works as any user for what that user can read.
+/// Needs no probes and no running agent, changes nothing that is declared, and works as any user for what that user can read. A content that is declared by its digest
+/// need not be there. What is seen is kept for the next check, in a file of the user's cache folder (docs/limits.md).
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Check {
     /// Folder of policy files (*.yaml, *.yml).
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
-    /// Read every file whatever its times say. So far that is what every check does: none keeps what an earlier one saw.
+    /// Read every file. Otherwise those whose inode, owner, mode, size and times are all as an earlier check has seen them are not read again.
     #[arg(long)]
     full: bool,
+    /// Folder for what is seen [default: $XDG_CACHE_HOME/drift-agent or ~/.cache/drift-agent; for root /var/cache/drift-agent].
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Look at no more than this many paths a second.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    rate: Option<u32>,
+    /// Run only when nobody else wants the processors, and come last at the disk (nice 19).
+    #[arg(long)]
+    idle: bool,
     /// A table for people, one JSON record a line (docs/record.schema.json), or one JSON array of records.
     #[arg(short, long, value_enum, default_value_t = OutputArg::Table)]
     output: OutputArg,
@@ -48,6 +60,7 @@ Status:
 
 Examples:
   drift-agent check --policies policies
+  drift-agent check --policies policies --full --idle --rate 2000
   drift-agent check --policies policies -o json | jq '.[].path'";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -56,9 +69,6 @@ enum OutputArg {
     Jsonl,
     Json,
 }
-
-/// Threads that look: reading small files is waiting for the kernel, and more than this waits for its locks.
-pub(super) const MOST_THREADS: usize = 8;
 
 /// A scan that takes longer than this shows how far it is, on a terminal.
 const LONG: Duration = Duration::from_secs(1);
@@ -79,44 +89,32 @@ impl Check {
     pub fn run(self) -> Result<ExitCode> {
         let Check {
             policies,
-            // Nothing is skipped, so there is nothing to ask for.
-            full: _,
+            full,
+            cache,
+            rate,
+            idle,
             output,
         } = self;
-        let snapshot = match declare::load(&policies, Path::new("/"), None) {
+        if idle {
+            rustix::process::nice(19).context("cannot lower the priority")?;
+        }
+        let cache = Cache::of(&policies, cache);
+        let kept = cache.declared();
+        let snapshot = match declare::load_digests(&policies, Path::new("/"), kept.as_deref()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
         let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
-        let threads = thread::available_parallelism().map_or(1, usize::from);
+        let seen = if full { Seen::default() } else { cache.seen() };
+        let began = SystemTime::now();
         let start = Instant::now();
         let mut shown = false;
-        let found = scan(
+        let told = scan(
             &host,
             &snapshot.files,
-            threads.min(MOST_THREADS),
-            |declared, observed| {
-                let compared = compare::compare(declared, &observed);
-                if compared.drifts.is_empty() {
-                    return None;
-                }
-                let mut record = Record::new(Event::DriftDetected);
-                record.policy = Some(declared.policy.name.clone());
-                record.version = Some(declared.policy.version.clone());
-                record.path = Some(declared.path.clone());
-                record.declared = Some(declared_side(declared));
-                record.observed = Some(observed_side(&observed));
-                record.message = detail(declared, &observed, &compared);
-                record.severity = Some(declared.severity);
-                if compared.drifts == [Drift::ContentEquivalent] {
-                    record.severity = Some(Severity::Info);
-                }
-                record.cause = Some(Cause::Scan);
-                record.actor = Some(Err(NOBODY.to_owned()));
-                record.drift = compared.drifts;
-                let inode = observed.stat.map(|stat| (stat.ino, stat.dev));
-                Some((record, inode))
-            },
+            Pace::of(rate),
+            &seen,
+            |declared, look| tell(declared, &look, began),
             |done| {
                 if start.elapsed() > LONG && io::stderr().is_terminal() {
                     eprint!("\r{done} of {} looked at ", snapshot.files.len());
@@ -128,13 +126,20 @@ impl Check {
             eprintln!();
         }
         let took = start.elapsed();
-        let records = with_same_inodes(found);
+        cache.keep(&snapshot.files, &seen, &told);
+        let is_read = |(_, told): &&(usize, Told)| !matches!(told.fate, Fate::AsSeen);
+        let unread = snapshot.files.len() - told.iter().filter(is_read).count();
+        let found = told
+            .into_iter()
+            .filter_map(|(_, told)| Some((*told.record?, told.inode)));
+        let records = with_same_inodes(found.collect());
         match output {
             OutputArg::Json => json(&records)?,
             OutputArg::Jsonl => say(&records, Output::Jsonl)?,
             OutputArg::Table => {
                 say(&records, Output::Table)?;
-                super::policy::print(&summary(snapshot.files.len(), &records, took))?;
+                let summary = summary(snapshot.files.len(), &records, unread, took);
+                super::policy::print(&summary)?;
             }
         }
         Ok(ExitCode::from(status(
@@ -167,6 +172,61 @@ fn with_same_inodes(found: Vec<(Record, Option<Inode>)>) -> Vec<Record> {
         record
     };
     found.into_iter().map(with).collect()
+}
+
+/// What there is to say of a path.
+struct Told {
+    record: Option<Box<Record>>,
+    /// Of what stands there.
+    inode: Option<Inode>,
+    fate: Fate,
+}
+
+/// What is known of a path for the next check.
+enum Fate {
+    /// What was known before.
+    AsSeen,
+    Known(Row),
+    /// It must be read again.
+    Unknown,
+}
+
+/// `None`: it is as declared, and as it was seen before.
+fn tell(declared: &Declared, look: &Look, began: SystemTime) -> Option<Told> {
+    let Look { observed, is_fresh } = look;
+    let fate = match is_fresh {
+        false => Fate::AsSeen,
+        true => Row::of(observed, began).map_or(Fate::Unknown, Fate::Known),
+    };
+    let inode = observed.stat.map(|stat| (stat.ino, stat.dev));
+    let compared = compare::compare(declared, observed);
+    if compared.drifts.is_empty() {
+        return is_fresh.then_some(Told {
+            record: None,
+            inode,
+            fate,
+        });
+    }
+    let mut record = Record::new(Event::DriftDetected);
+    record.policy = Some(declared.policy.name.clone());
+    record.version = Some(declared.policy.version.clone());
+    record.path = Some(declared.path.clone());
+    record.declared = Some(declared_side(declared));
+    record.observed = Some(observed_side(observed));
+    record.message = detail(declared, observed, &compared);
+    record.severity = Some(declared.severity);
+    if compared.drifts == [Drift::ContentEquivalent] {
+        record.severity = Some(Severity::Info);
+    }
+    record.cause = Some(Cause::Scan);
+    record.actor = Some(Err(NOBODY.to_owned()));
+    record.drift = compared.drifts;
+    let record = Some(Box::new(record));
+    Some(Told {
+        record,
+        inode,
+        fate,
+    })
 }
 
 fn node() -> String {
@@ -204,8 +264,13 @@ fn json(records: &[Record]) -> Result<()> {
     }
 }
 
-fn summary(files: usize, records: &[Record], took: Duration) -> String {
-    let took = took.as_secs_f64();
+fn summary(files: usize, records: &[Record], unread: usize, took: Duration) -> String {
+    let took = match (took.as_secs_f64(), unread) {
+        (took, 0) => format!("{took:.2} s"),
+        (took, unread) => {
+            format!("{took:.2} s; {unread} files are as last seen and were not read again")
+        }
+    };
     // Of no account to the status, and to the sum neither.
     let is_other = |record: &&Record| record.drift == [Drift::ContentEquivalent];
     let others = records.iter().filter(is_other).count();
@@ -215,12 +280,10 @@ fn summary(files: usize, records: &[Record], took: Duration) -> String {
     };
     match (files, records.len() - others) {
         (0, _) => "the policies declare no paths: nothing to look at\n".to_owned(),
-        (files, 0) => format!("all {files} paths are as declared{note} ({took:.2} s)\n"),
+        (files, 0) => format!("all {files} paths are as declared{note} ({took})\n"),
         (files, drifting) => {
             let right = files - drifting;
-            format!(
-                "{right} of {files} paths are as declared{note}, {drifting} are not ({took:.2} s)\n"
-            )
+            format!("{right} of {files} paths are as declared{note}, {drifting} are not ({took})\n")
         }
     }
 }

@@ -4,7 +4,6 @@ use std::{
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    thread,
 };
 
 use anyhow::{Context, Result};
@@ -12,15 +11,11 @@ use clap::Args;
 use drift_common::escape;
 use serde_json::Value;
 
-use super::{
-    check::{MOST_THREADS, status},
-    difference::Difference,
-    format::Format,
-};
+use super::{check::status, difference::Difference, format::Format};
 use crate::{
     compare,
     declare::{self, Declared, Names},
-    observe::{Host, scan},
+    observe::{Host, Pace, Seen, scan},
     report::shown,
 };
 
@@ -75,15 +70,15 @@ impl Diff {
         };
         let (files, mut status_bits) = select(&snapshot.files, &paths)?;
         let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
-        let threads = thread::available_parallelism().map_or(1, usize::from);
         // First which, on all threads; then one after the other, so that no more than one content is held.
         let drifting = scan(
             &host,
             &files,
-            threads.min(MOST_THREADS),
-            |declared, observed| {
-                let drifts = compare::differences(declared, &observed);
-                (!drifts.is_empty()).then(|| declared.path.clone())
+            Pace::of(None),
+            &Seen::default(),
+            |declared, look| {
+                let drifts = compare::differences(declared, &look.observed);
+                (!drifts.is_empty()).then_some(())
             },
             |_| {},
         );
@@ -91,10 +86,7 @@ impl Diff {
         let names = Names::of(Path::new("/"));
         let mut values: Vec<Value> = Vec::new();
         let mut count = 0;
-        for path in &drifting {
-            let Ok(index) = files.binary_search_by(|file| file.path.cmp(path)) else {
-                continue;
-            };
+        for (index, ()) in drifting {
             let difference = Difference::look(&host, &files[index]);
             if difference.is_none() {
                 continue; // put back since

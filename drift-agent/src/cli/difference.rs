@@ -303,14 +303,14 @@ impl<'d> Difference<'d> {
         if let Some(Verdict::Differs(differences)) = &self.compared.content {
             return Some(Contents::Values(redactor.listing(differences)));
         }
-        Some(match &self.observed.held {
+        Some(match (&content.bytes, &self.observed.held) {
             // Of a file that belongs to others too, nobody has said what its lines are.
-            Some(held)
-                if content.is_whole() && !is_binary(&content.bytes) && !is_binary(held.bytes()) =>
+            (Some(bytes), Some(held))
+                if content.is_whole() && !is_binary(bytes) && !is_binary(held.bytes()) =>
             {
-                Contents::Lines(redactor.unified(&content.bytes, held.bytes()))
+                Contents::Lines(redactor.unified(bytes, held.bytes()))
             }
-            Some(_) | None => Contents::Digests,
+            _ => Contents::Digests,
         })
     }
 
@@ -330,7 +330,7 @@ impl<'d> Difference<'d> {
             ));
         }
         let held = self.observed.held.as_ref()?;
-        match exact(&content.bytes, held.bytes(), TextRules::default()) {
+        match exact(content.bytes.as_ref()?, held.bytes(), TextRules::default()) {
             Exact::FinalNewline => {
                 Some("only the line end at the end of the file differs".to_owned())
             }

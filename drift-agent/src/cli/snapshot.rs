@@ -23,7 +23,7 @@ use crate::{
     capture::{self, Captured, Contents, Part, Stage, Title, Wanted},
     compare,
     declare::{self, Beside, MAX_BYTES, MAX_CONTENTS, MAX_FILES, Names},
-    observe::{Host, scan},
+    observe::{Host, Pace, Seen, scan},
 };
 use aim::Aim;
 
@@ -85,9 +85,6 @@ const INCOMPLETE: u8 = 16;
 
 /// What takes longer shows how far it is, on a terminal.
 const LONG: Duration = Duration::from_secs(1);
-
-/// Threads that compare, at most.
-const MOST_THREADS: usize = 8;
 
 impl Snapshot {
     /// Runs the command.
@@ -274,15 +271,16 @@ fn verified(stage: &Stage) -> Result<declare::Snapshot> {
 
 /// The paths that are not as they were when they were read.
 fn changed(host: &Host, snapshot: &declare::Snapshot) -> Vec<PathBuf> {
-    let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    scan(
+    let changed = scan(
         host,
         &snapshot.files,
-        threads.min(MOST_THREADS),
-        |declared, observed| {
-            let drifts = compare::differences(declared, &observed);
+        Pace::of(None),
+        &Seen::default(),
+        |declared, look| {
+            let drifts = compare::differences(declared, &look.observed);
             (!drifts.is_empty()).then(|| declared.path.clone())
         },
         |_| {},
-    )
+    );
+    changed.into_iter().map(|(_, path)| path).collect()
 }

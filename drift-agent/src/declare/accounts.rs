@@ -16,7 +16,7 @@ use drift_common::{
 };
 use rustix::fs::{Mode, OFlags, ResolveFlags, open};
 
-use super::{Basis, content::open_beneath};
+use super::{Basis, Keep, content::open_beneath};
 
 /// Bytes of such a file that are looked at. Large enough for a million users.
 const MAX_BYTES: u64 = 64 << 20;
@@ -179,7 +179,7 @@ impl Names {
     pub fn of(root: &Path) -> Self {
         let names = |kind| {
             // Nobody waits for these files to change.
-            let texts = Accounts::new(root, kind).texts(&mut Basis::new(root));
+            let texts = Accounts::new(root, kind).texts(&mut Basis::new(root, Keep::Digests));
             by_id(texts.iter().flat_map(|text| entries(text)))
         };
         Self {

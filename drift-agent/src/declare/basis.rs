@@ -11,6 +11,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+use super::Keep;
+
 /// A file's identity and its times. Equal stamps mean an unchanged file, unless the file was changed within the grain of its clock: see
 /// [`Basis::rests_in`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +58,7 @@ pub struct Basis {
     files: BTreeMap<PathBuf, Option<Stamp>>,
     /// When the last stamp was taken, since 1970.
     taken: Duration,
+    keep: Keep,
     read: Sources,
 }
 
@@ -63,12 +66,13 @@ pub struct Basis {
 pub type Sources = BTreeMap<PathBuf, Arc<[u8]>>;
 
 impl Basis {
-    pub(super) fn new(folder: &Path) -> Self {
+    pub(super) fn new(folder: &Path, keep: Keep) -> Self {
         Self {
             folder: folder.to_owned(),
             names: None,
             files: BTreeMap::new(),
             taken: Duration::ZERO,
+            keep,
             read: Sources::new(),
         }
     }
@@ -95,9 +99,11 @@ impl Basis {
         self.files.insert(path, metadata.map(Stamp::of));
     }
 
-    /// A file beneath the folder was read.
-    pub(super) fn read(&mut self, path: PathBuf, bytes: Arc<[u8]>) {
-        self.read.insert(path, bytes);
+    /// A file beneath the folder was read. Kept for who keeps bytes.
+    pub(super) fn read(&mut self, path: PathBuf, bytes: impl FnOnce() -> Arc<[u8]>) {
+        if self.keep == Keep::Bytes {
+            self.read.insert(path, bytes());
+        }
     }
 
     /// What was read beneath the folder. It is given away, not kept: contents are large.

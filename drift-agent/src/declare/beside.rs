@@ -9,7 +9,7 @@ use std::{
 use drift_common::policy::{self, Problems, Source};
 
 use super::{
-    Basis, Rejected,
+    Basis, Keep, Rejected,
     folder::{self, MAX_BYTES, MAX_FILES},
 };
 
@@ -32,10 +32,10 @@ pub enum Beside {
 /// # Errors
 /// The folder cannot be read.
 pub fn beside(folder: &Path, new: &[(OsString, &str)]) -> Result<Beside, Rejected> {
-    let mut basis = Basis::new(folder);
+    let mut basis = Basis::new(folder, Keep::Digests);
     let mut problems = Problems::default();
     let mut sources = match folder::read(&mut basis, &mut problems) {
-        Ok(there) => there.sources,
+        Ok(mut there) => there.sources(&mut problems),
         Err(Rejected::NoPolicies { .. }) => Vec::new(),
         Err(other) => return Err(other),
     };

@@ -65,7 +65,7 @@ impl<'f> Contents<'f> {
             .open(path, basis)
             .and_then(|file| self.bytes(file, path));
         if let Ok((bytes, _)) = &bytes {
-            basis.read(path.to_owned(), bytes.clone());
+            basis.read(path.to_owned(), || bytes.clone());
         }
         self.read.insert(path.to_owned(), bytes.clone());
         bytes
@@ -89,7 +89,7 @@ impl<'f> Contents<'f> {
                 let kept = kept.filter(|bytes| bytes.len() as u64 <= MAX_CONTENT);
                 let kept = kept.ok_or(why)?;
                 let bytes = self.counted(kept, &escape::path_name(&path).to_string())?;
-                basis.read(path.clone(), bytes.0.clone());
+                basis.read(path.clone(), || bytes.0.clone());
                 self.read.insert(path.clone(), Ok(bytes.clone()));
                 bytes
             }

@@ -24,10 +24,24 @@ pub const MAX_BYTES: usize = 64 << 20;
 pub(super) struct Folder {
     /// Open, so that all is read from the same folder even when it is replaced.
     pub(super) dir: OwnedFd,
-    /// By name.
-    pub(super) sources: Vec<Arc<Source>>,
+    /// The files and their bytes, by name.
+    pub(super) texts: Vec<(Arc<Path>, Vec<u8>)>,
     /// How many policy files there are, those that could not be read included.
     pub(super) files: usize,
+}
+
+impl Folder {
+    /// The texts, taken out. One that is none is a problem.
+    pub(super) fn sources(&mut self, problems: &mut Problems) -> Vec<Arc<Source>> {
+        let mut sources = Vec::with_capacity(self.texts.len());
+        for (file, text) in std::mem::take(&mut self.texts) {
+            match Source::new(file, text) {
+                Ok(source) => sources.push(source),
+                Err(problem) => problems.push(problem),
+            }
+        }
+        sources
+    }
 }
 
 /// Reads the policy files: regular files and links to such; others are passed by. A file that cannot be read is a problem.
@@ -47,7 +61,7 @@ pub(super) fn read(basis: &mut Basis, problems: &mut Problems) -> Result<Folder,
     let (dir, names) = (dir?, names?);
     let mut folder = Folder {
         dir,
-        sources: Vec::new(),
+        texts: Vec::new(),
         files: 0,
     };
     let mut bytes = 0;
@@ -73,11 +87,8 @@ pub(super) fn read(basis: &mut Basis, problems: &mut Problems) -> Result<Folder,
             problems.push(Problem::of_file(file, message).help(help));
             break;
         }
-        basis.read(name.into(), text.as_slice().into());
-        match Source::new(file, text) {
-            Ok(source) => folder.sources.push(source),
-            Err(problem) => problems.push(problem),
-        }
+        basis.read(name.into(), || text.as_slice().into());
+        folder.texts.push((file, text));
     }
     if folder.files == 0 {
         return Err(Rejected::NoPolicies {

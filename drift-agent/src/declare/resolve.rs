@@ -19,20 +19,29 @@ use crate::{
 
 use super::{
     ActivePolicy, Attributes, Basis, Blobs, Content, Declared, Exhaustive, Identified, Identity,
-    Snapshot, Target,
+    Keep, Snapshot, Target,
     accounts::{Accounts, GROUPS, USERS},
     attribute::Names,
     content::{Bytes, Contents},
     folder::Folder,
 };
 
-/// A file's declared content, and what it says where it is compared by that.
-type Read = (Bytes, Option<Meaning>);
+/// What is kept of a content.
+struct Held {
+    bytes: Option<Arc<[u8]>>,
+    size: Option<u64>,
+    digest: blake3::Hash,
+    /// Without its final line end, where that does not count.
+    body: Option<blake3::Hash>,
+    /// What it says, where it is compared by that.
+    meaning: Option<Meaning>,
+}
 
 pub(super) struct Resolve<'a> {
     users: Accounts<'a>,
     groups: Accounts<'a>,
     contents: Contents<'a>,
+    keep: Keep,
     basis: &'a mut Basis,
     problems: &'a mut Problems,
 }
@@ -41,6 +50,7 @@ impl<'a> Resolve<'a> {
     pub(super) fn new(
         folder: &'a Folder,
         host_root: &'a Path,
+        keep: Keep,
         basis: &'a mut Basis,
         problems: &'a mut Problems,
     ) -> Self {
@@ -48,6 +58,7 @@ impl<'a> Resolve<'a> {
             users: Accounts::new(host_root, USERS),
             groups: Accounts::new(host_root, GROUPS),
             contents: Contents::new(&folder.dir),
+            keep,
             basis,
             problems,
         }
@@ -62,8 +73,9 @@ impl<'a> Resolve<'a> {
     }
 
     /// What the active versions declare, without the files that have a problem. The lineages are valid: sorted by name, and no path twice.
-    pub(super) fn snapshot(&mut self, lineages: &[Lineage], mode: Option<Mode>) -> Snapshot {
+    pub(super) fn snapshot(&mut self, lineages: Vec<Lineage>, mode: Option<Mode>) -> Snapshot {
         let mut snapshot = Snapshot::default();
+        // Each goes when its files are taken over: what is declared is large, and need not be there twice.
         for lineage in lineages {
             let version = lineage.active();
             let contents = self.contents(version);
@@ -118,14 +130,37 @@ impl<'a> Resolve<'a> {
     }
 
     /// The contents of a version's files, in their order; `None` for one that has a problem.
-    fn contents(&mut self, version: &PolicyVersion) -> Vec<Option<Read>> {
+    fn contents(&mut self, version: &PolicyVersion) -> Vec<Option<Held>> {
         let files = version.files.iter();
-        let contents = files.map(|file| {
-            let bytes = self.content(&file.content)?;
-            let meaning = self.meaning(file, &bytes.0)?;
-            Some((bytes, meaning))
-        });
-        contents.collect()
+        files.map(|file| self.held(file)).collect()
+    }
+
+    /// What is kept of a file's content.
+    fn held(&mut self, file: &FileSpec) -> Option<Held> {
+        let ignores_end = file.final_newline == FinalNewline::Ignore;
+        let is_exact = file.compare.value == Compare::Exact;
+        if self.keep == Keep::Digests
+            && is_exact
+            && !ignores_end
+            && let Said::Blob(digest) = file.content.value
+        {
+            return Some(Held {
+                bytes: None,
+                size: None,
+                digest,
+                body: None,
+                meaning: None,
+            });
+        }
+        let (bytes, digest) = self.content(&file.content)?;
+        let meaning = self.meaning(file, &bytes)?;
+        Some(Held {
+            size: Some(bytes.len() as u64),
+            digest,
+            body: ignores_end.then(|| blake3::hash(without_final_newline(&bytes))),
+            meaning,
+            bytes: (self.keep == Keep::Bytes || !is_exact).then_some(bytes),
+        })
     }
 
     /// What a file's declared content says, where it is compared by that. `None`: there is a problem.
@@ -152,7 +187,7 @@ impl<'a> Resolve<'a> {
     fn file(
         &mut self,
         file: &FileSpec,
-        content: Option<Read>,
+        held: Option<Held>,
         policy: &Arc<ActivePolicy>,
         asked: Option<Mode>,
     ) -> Option<Declared> {
@@ -168,7 +203,7 @@ impl<'a> Resolve<'a> {
             severity,
             redact,
             max_size,
-            final_newline,
+            final_newline: _,
             hard_links,
             compare,
             after_heal: _,
@@ -189,19 +224,24 @@ impl<'a> Resolve<'a> {
             self.problems,
         );
         let attributes = self.attributes(attributes);
-        let ((bytes, digest), meaning) = content?;
-        if let Some(most) = max_size
-            && bytes.len() as u64 > most.value
+        let Held {
+            bytes,
+            size,
+            digest,
+            body,
+            meaning,
+        } = held?;
+        if let (Some(most), Some(size)) = (max_size, size)
+            && size > most.value
         {
-            let message = format!("the content is larger than this: {} bytes", bytes.len());
+            let message = format!("the content is larger than this: {size} bytes");
             let problem = most.at.problem(message).help("raise it, or remove it");
             self.problems.push(problem);
             return None;
         }
-        let body = (*final_newline == FinalNewline::Ignore)
-            .then(|| blake3::hash(without_final_newline(&bytes)));
         let target = Target::File(Content {
             bytes,
+            size,
             digest,
             body,
             max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
@@ -355,7 +395,7 @@ fn declared(
 }
 
 /// Tells each exhaustive directory what belongs into it, whichever policy declares that. `files` are sorted by path.
-fn belongings(files: &mut [Arc<Declared>]) {
+pub(super) fn belongings(files: &mut [Arc<Declared>]) {
     for index in 0..files.len() {
         let (before, rest) = files.split_at_mut(index + 1);
         let Some(directory) = before.last_mut().and_then(Arc::get_mut) else {
@@ -381,10 +421,10 @@ fn belongings(files: &mut [Arc<Declared>]) {
 }
 
 /// The digests of contents that are all there.
-fn digests(contents: &[Option<Read>]) -> Option<Vec<blake3::Hash>> {
+fn digests(contents: &[Option<Held>]) -> Option<Vec<blake3::Hash>> {
     let digests = contents
         .iter()
-        .map(|content| content.as_ref().map(|((_, digest), _)| *digest));
+        .map(|content| content.as_ref().map(|content| content.digest));
     digests.collect()
 }
 

@@ -37,10 +37,13 @@ impl Action {
     #[must_use]
     pub fn words(&self, declared: &Declared) -> String {
         match (self, &declared.target) {
-            (Action::Replace, Target::File(content)) => format!(
-                "write a new file of {} bytes, sync it, read it back, and put it in the place of what is there",
-                content.bytes.len()
-            ),
+            (Action::Replace, Target::File(content)) => {
+                let bytes = content.size.map(|size| format!(" of {size} bytes"));
+                format!(
+                    "write a new file{}, sync it, read it back, and put it in the place of what is there",
+                    bytes.unwrap_or_default()
+                )
+            }
             (Action::Replace, Target::Symlink(_)) => {
                 "make a new link, and put it in the place of what is there".to_owned()
             }

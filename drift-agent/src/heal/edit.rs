@@ -72,7 +72,10 @@ fn bytes<'s>(
     match &seen.held {
         Some(held) => Ok((held.bytes(), digest)),
         // Only what is as declared is not held, and what is too large.
-        None if digest == content.digest => Ok((&content.bytes, digest)),
+        None if digest == content.digest => {
+            let bytes = content.bytes.as_deref().ok_or(HealError::NoContent)?;
+            Ok((bytes, digest))
+        }
         None => Err(HealError::TooLarge),
     }
 }

@@ -68,6 +68,8 @@ pub enum HealError {
     TooLarge,
     #[error(transparent)]
     Edit(EditError),
+    #[error("the declared content is not here, only its digest is")]
+    NoContent,
     #[error("{step}: {source}")]
     Io {
         step: &'static str,
@@ -91,6 +93,7 @@ impl HealError {
             HealError::Unparsable { .. } => "unparsable",
             HealError::TooLarge => "too-large",
             HealError::Edit(error) => error.reason(),
+            HealError::NoContent => "no-content",
             HealError::Io { .. } => "io",
         }
     }
@@ -129,7 +132,7 @@ pub fn execute(
             Target::File(content) => {
                 // Something that is no regular file has no attributes worth keeping.
                 let like = observed.filter(|stat| stat.file_type == FileType::File);
-                replace::replace(host, declared, &New::of(content), like)
+                replace::replace(host, declared, &New::of(content)?, like)
             }
             Target::Symlink(target) => other::link(host, declared, target),
             Target::Absent => other::absent(host, declared),
@@ -172,7 +175,7 @@ pub(super) fn attributes(
         return match &content.meaning {
             // What it holds says what is declared, and may hold more.
             Some(_) => edit::apart(host, declared, content),
-            None => replace::replace(host, declared, &New::of(content), observed),
+            None => replace::replace(host, declared, &New::of(content)?, observed),
         };
     }
     attribute::without_flags(file.as_fd(), declared, || {

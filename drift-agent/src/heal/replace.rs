@@ -45,12 +45,12 @@ pub(super) struct New<'a> {
 }
 
 impl<'a> New<'a> {
-    pub(super) fn of(content: &'a Content) -> Self {
-        Self {
-            bytes: &content.bytes,
+    pub(super) fn of(content: &'a Content) -> Result<Self, HealError> {
+        Ok(Self {
+            bytes: content.bytes.as_deref().ok_or(HealError::NoContent)?,
             digest: content.digest,
             instead_of: None,
-        }
+        })
     }
 }
 

@@ -1,134 +1,52 @@
 //! The only reader of the host: what stands at a declared path, read once, stably.
 //!
-//! One walk to the parent directory without following links, one open, one read; `statx` before and after must agree. Nothing that stands there can make
-//! it hang or run on: FIFOs and devices are never opened, and a file larger than is declared possible is not read at all.
+//! One walk to the parent directory without following links, one open, one read; `statx` of the name before and of the open file after must agree. Nothing
+//! that stands there can make it hang or run on: FIFOs and devices are never opened, and a file larger than is declared possible is not read at all.
+
+mod hash;
+mod host;
+mod list;
+mod stat;
+pub mod take;
+
+pub use host::Host;
+pub use list::Unexpected;
+pub use stat::{Stat, Times};
 
 use std::{
-    collections::BTreeSet,
     ffi::{OsStr, OsString},
     fs::File,
-    io::{self, Read},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
-    os::unix::ffi::{OsStrExt, OsStringExt},
-    path::{Path, PathBuf},
-    sync::{Arc, Mutex},
+    io,
+    os::fd::{AsFd, BorrowedFd},
+    os::unix::ffi::OsStringExt,
+    sync::Arc,
 };
 
-use drift_common::{abi::Key, escape};
+use drift_common::abi::Key;
 use rustix::{
-    fs::{
-        AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, openat,
-        openat2, readlinkat, statx,
-    },
+    fs::{Mode, OFlags, openat2, readlinkat},
     io::Errno,
 };
 
-use super::attribute::{Place, Reading, read_all as read_attributes};
+use self::{
+    hash::{Buffer, hash},
+    host::STRAIGHT,
+    list::list,
+    stat::{stat_at, stat_of},
+};
+use super::{
+    attribute::{Place, Reading, read_all as read_attributes},
+    seen::{self, Seen},
+};
 use crate::{
     compare::structured,
-    declare::{Declared, Exhaustive, Flags, Target, without_final_newline},
+    declare::{Declared, Target},
     probe::Watch,
     report::FileType,
 };
 
 /// Reads that may disagree before the verdict is [`Found::Unstable`].
 const TRIES: usize = 4;
-
-/// The host's file tree, from a pinned root.
-#[derive(Debug)]
-pub struct Host {
-    root: OwnedFd,
-    /// Bytes of a file that are held even where nothing but their digest is compared.
-    holds: usize,
-    /// File systems of which was said that they do not have what is declared.
-    told: Mutex<BTreeSet<(u32, u32)>>,
-}
-
-/// No component of a declared path may be a link: a link that somebody plants would otherwise decide what is read and written.
-const STRAIGHT: ResolveFlags = ResolveFlags::NO_SYMLINKS
-    .union(ResolveFlags::NO_MAGICLINKS)
-    .union(ResolveFlags::BENEATH);
-
-impl Host {
-    /// Pins the root directory.
-    pub fn new(root: &Path) -> io::Result<Host> {
-        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        Ok(Host {
-            root: openat(CWD, root, flags, Mode::empty())?,
-            holds: 0,
-            told: Mutex::default(),
-        })
-    }
-
-    /// The content of each file is held, and not only of those that are compared by what they say: for who shows what differs.
-    #[must_use]
-    pub fn holding(self) -> Host {
-        let holds = structured::MAX_SIZE;
-        Host { holds, ..self }
-    }
-
-    /// Says that the file system of `path` does not have what is declared there: once for each file system.
-    fn tell_unsupported(&self, path: &Path, dev: (u32, u32)) {
-        let Ok(mut told) = self.told.lock() else {
-            return; // a thread that held it has panicked: nothing depends on this
-        };
-        if told.len() < MOST_TOLD && told.insert(dev) {
-            let (major, minor) = dev;
-            log::warn!(
-                "the file system of {} (device {major}:{minor}) does not have attributes that are declared there: they drift (xattr), and are not put back",
-                escape::path(path)
-            );
-        }
-    }
-
-    /// A directory, reached without a link in its way. `flags` beside `O_DIRECTORY`.
-    pub fn directory(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let relative = path.strip_prefix("/").unwrap_or(path);
-        let relative = if relative.as_os_str().is_empty() {
-            Path::new(".")
-        } else {
-            relative
-        };
-        openat2(
-            &self.root,
-            relative,
-            flags | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-            STRAIGHT,
-        )
-    }
-
-    /// What changes when a file does, without opening it; `None` where nothing can be looked at.
-    pub fn stat(&self, path: &Path) -> Option<Stat> {
-        let relative = path.strip_prefix("/").ok()?;
-        stat_at(self.root.as_fd(), relative.as_os_str()).ok()
-    }
-}
-
-/// A moment of the file system's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Times {
-    pub mtime: (i64, u32),
-    pub ctime: (i64, u32),
-}
-
-/// `statx`, as far as drift looks at it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Stat {
-    pub file_type: FileType,
-    /// 07777.
-    pub mode: u32,
-    pub uid: u32,
-    pub gid: u32,
-    pub size: u64,
-    pub links: u32,
-    /// `None`: the file system does not say.
-    pub flags: Option<Flags>,
-    pub ino: u64,
-    /// (major, minor) as user space sees it.
-    pub dev: (u32, u32),
-    pub times: Times,
-}
 
 /// What stands at the path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -151,20 +69,6 @@ pub enum Found {
     File(Option<blake3::Hash>),
 }
 
-/// Names in a directory that may not be there.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Unexpected {
-    /// Sorted, the first [`MOST_NAMES`] of them.
-    pub names: Vec<OsString>,
-    pub count: usize,
-}
-
-/// File systems that are told of.
-const MOST_TOLD: usize = 256;
-
-/// Names that are kept of what may not be in a directory.
-pub const MOST_NAMES: usize = 1024;
-
 /// One observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Observed {
@@ -181,6 +85,20 @@ pub struct Observed {
     pub known: Known,
     /// How many had the file open for writing, where probes tell it.
     pub writers: u32,
+}
+
+impl Observed {
+    pub(super) fn nothing() -> Self {
+        Self {
+            found: Found::Absent,
+            body: None,
+            held: None,
+            stat: None,
+            attributes: Vec::new(),
+            known: Known::default(),
+            writers: 0,
+        }
+    }
 }
 
 /// What a file held, as it was read: to be compared, edited or redacted, and never to be shown as it is.
@@ -217,69 +135,264 @@ pub fn observe(
     watch: Option<&Watch>,
     rekey: Rekey<'_>,
 ) -> Observed {
-    let mut observed = once(host, declared, watch, rekey);
-    for _ in 1..TRIES {
-        if observed.found != Found::Unstable {
-            break;
+    Reader::new(host).observe(declared, watch, rekey)
+}
+
+/// Looks at one path after the other, and uses again what it needs for that.
+#[derive(Debug)]
+pub struct Reader<'h> {
+    host: &'h Host,
+    buffer: Buffer,
+    /// Files that are as they were then are not read.
+    seen: Option<&'h Seen>,
+    /// The row that is expected next.
+    next: usize,
+    /// The last file system that was asked about, and whether its times count.
+    keeps_times: Option<((u32, u32), bool)>,
+}
+
+/// What was found at one of many paths.
+#[derive(Debug)]
+pub struct Look {
+    pub observed: Observed,
+    /// It was looked at, other than a file that is as an earlier look has seen it.
+    pub is_fresh: bool,
+}
+
+impl<'h> Reader<'h> {
+    #[must_use]
+    pub fn new(host: &'h Host) -> Self {
+        Self {
+            host,
+            buffer: Buffer::default(),
+            seen: None,
+            next: 0,
+            keeps_times: None,
         }
-        observed = once(host, declared, watch, rekey);
     }
-    if let Some(stat) = &observed.stat
-        && is_unsupported(declared, &observed.attributes, stat)
-    {
-        host.tell_unsupported(&declared.path, stat.dev);
+
+    /// Leaves out the files that are as they were then, where many are looked at.
+    #[must_use]
+    pub fn unless(self, seen: &'h Seen) -> Self {
+        let seen = (!seen.is_empty()).then_some(seen);
+        Self { seen, ..self }
     }
-    observed
-}
 
-/// Whether something is declared to be there which the file system does not have.
-fn is_unsupported(declared: &Declared, readings: &[Reading], stat: &Stat) -> bool {
-    let mut named = declared.attributes.named.iter().zip(readings);
-    let flags = declared.attributes.flags.unwrap_or_default();
-    named.any(|(attribute, reading)| {
-        *reading == Reading::Unsupported && attribute.expect.needs_an_attribute()
-    }) || stat.flags.is_none() && flags != Flags::default()
-}
+    /// Looks at one declared path.
+    pub fn observe(
+        &mut self,
+        declared: &Declared,
+        watch: Option<&Watch>,
+        rekey: Rekey<'_>,
+    ) -> Observed {
+        let mut observed = self.once(declared, watch, rekey);
+        for _ in 1..TRIES {
+            if observed.found != Found::Unstable {
+                break;
+            }
+            observed = self.once(declared, watch, rekey);
+        }
+        self.host.tell_unsupported(declared, &observed);
+        observed
+    }
 
-fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
-    let path = &declared.path;
-    let mut observed = Observed {
-        found: Found::Absent,
-        body: None,
-        held: None,
-        stat: None,
-        attributes: Vec::new(),
-        known: Known::default(),
-        writers: 0,
-    };
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
-        // The root directory: validation refuses it as a file's path.
-        observed.found = Found::Other(FileType::Directory);
-        return observed;
-    };
-    let parent = match host.directory(parent, OFlags::PATH) {
-        Ok(parent) => parent,
-        Err(error) => {
-            observed.found = in_the_way(error);
-            rekey(&observed.known);
+    /// Looks at paths of one directory, without probes. The way to it is walked once for all of them, and once more afterwards: where it leads elsewhere then, what
+    /// was seen is not what stands at these paths, and each is looked at by itself.
+    pub fn observe_siblings(&mut self, siblings: &[Arc<Declared>]) -> Vec<Look> {
+        let together = self.together(siblings, &mut |_| {});
+        let alone = |reader: &mut Self, declared: &Declared| Look {
+            observed: reader.observe(declared, None, &mut |_| {}),
+            is_fresh: true,
+        };
+        let Some(mut looks) = together else {
+            let each = siblings.iter();
+            return each.map(|declared| alone(self, declared)).collect();
+        };
+        for (look, declared) in looks.iter_mut().zip(siblings) {
+            if look.observed.found == Found::Unstable {
+                *look = alone(self, declared);
+            } else if look.is_fresh {
+                self.host.tell_unsupported(declared, &look.observed);
+            }
+        }
+        looks
+    }
+
+    /// `None` where the directory was not there, or not to the end.
+    fn together(&mut self, siblings: &[Arc<Declared>], rekey: Rekey<'_>) -> Option<Vec<Look>> {
+        let first = match siblings {
+            [first] if self.seen.is_some() => first,
+            [first, _, ..] => first,
+            _ => return None, // nothing is gained
+        };
+        let path = first.path.parent()?;
+        let way = |reader: &Self| reader.host.directory(path, OFlags::PATH).ok();
+        let parent = way(self)?;
+        let then = stat_of(parent.as_fd()).ok()?;
+        let mut looks = Vec::with_capacity(siblings.len());
+        for declared in siblings {
+            debug_assert_eq!(declared.path.parent(), Some(path));
+            let name = declared.path.file_name()?;
+            let look = match self.unchanged(parent.as_fd(), &then, name, declared) {
+                Some(observed) => Look {
+                    observed,
+                    is_fresh: false,
+                },
+                None => {
+                    let mut observed = Observed::nothing();
+                    self.at(parent.as_fd(), name, declared, None, rekey, &mut observed);
+                    Look {
+                        observed,
+                        is_fresh: true,
+                    }
+                }
+            };
+            looks.push(look);
+        }
+        let now = stat_of(way(self)?.as_fd()).ok()?;
+        then.is_same_file(&now).then_some(looks)
+    }
+
+    /// What is known of a file that is as it was when it was read.
+    fn unchanged(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        parent_stat: &Stat,
+        name: &OsStr,
+        declared: &Declared,
+    ) -> Option<Observed> {
+        let row = self.seen?.row(&declared.path, &mut self.next)?;
+        let keeps_times = match self.keeps_times {
+            Some((dev, keeps_times)) if dev == parent_stat.dev => keeps_times,
+            _ => {
+                let keeps_times = seen::keeps_times(parent);
+                self.keeps_times = Some((parent_stat.dev, keeps_times));
+                keeps_times
+            }
+        };
+        let stat = stat_at(parent, name).ok()?;
+        // A file that is mounted there is on another file system than its directory.
+        (keeps_times && stat.dev == parent_stat.dev)
+            .then(|| row.answers(&stat, declared))
+            .flatten()
+    }
+
+    fn once(&mut self, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
+        let path = &declared.path;
+        let mut observed = Observed::nothing();
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            // The root directory: validation refuses it as a file's path.
+            observed.found = Found::Other(FileType::Directory);
             return observed;
-        }
-    };
-    observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
-    let holds = host.holds;
-    match read(
-        parent.as_fd(),
-        name,
-        declared,
-        holds,
-        watch,
-        &mut observed,
-        rekey,
-    ) {
-        Ok(found) => observed.found = found,
-        Err(error) => observed.found = failed(&error),
+        };
+        let parent = match self.host.directory(parent, OFlags::PATH) {
+            Ok(parent) => parent,
+            Err(error) => {
+                observed.found = in_the_way(error);
+                rekey(&observed.known);
+                return observed;
+            }
+        };
+        observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
+        self.at(parent.as_fd(), name, declared, watch, rekey, &mut observed);
+        observed
     }
-    observed
+
+    /// What stands under a name in a directory.
+    fn at(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &OsStr,
+        declared: &Declared,
+        watch: Option<&Watch>,
+        rekey: Rekey<'_>,
+        observed: &mut Observed,
+    ) {
+        observed.found = match self.read(parent, name, declared, watch, observed, rekey) {
+            Ok(found) => found,
+            Err(error) => failed(&error),
+        };
+    }
+
+    fn read(
+        &mut self,
+        parent: BorrowedFd<'_>,
+        name: &OsStr,
+        declared: &Declared,
+        watch: Option<&Watch>,
+        observed: &mut Observed,
+        rekey: Rekey<'_>,
+    ) -> io::Result<Found> {
+        let named = &declared.attributes.named[..];
+        let before = match stat_at(parent, name) {
+            Ok(stat) => stat,
+            Err(error) => {
+                rekey(&observed.known);
+                return Err(error);
+            }
+        };
+        observed.stat = Some(before);
+        let flags = match (before.file_type, &declared.target) {
+            (FileType::File, Target::File(_)) => OFlags::NONBLOCK | OFlags::NOCTTY,
+            (FileType::Directory, Target::Directory(_)) => OFlags::DIRECTORY,
+            (FileType::Symlink, _) => {
+                rekey(&observed.known);
+                let found = link(parent, name)?;
+                observed.attributes = read_attributes(Place::Named(parent, name), named);
+                let is_same = stat_at(parent, name)? == before;
+                return Ok(if is_same { found } else { Found::Unstable });
+            }
+            (other, _) => {
+                rekey(&observed.known);
+                return Ok(Found::Other(other));
+            }
+        };
+        let file = match open(parent, name, flags) {
+            Ok(Some(file)) => file,
+            other => {
+                rekey(&observed.known);
+                return other.map(|_| Found::Unstable);
+            }
+        };
+        if let Some(learned) = watch.and_then(Watch::learned) {
+            observed.known.file = Some(learned.key);
+            observed.writers = learned.writers;
+        }
+        rekey(&observed.known);
+        observed.attributes = read_attributes(Place::Open(file.as_fd()), named);
+        let found = match &declared.target {
+            Target::File(content) if before.size > content.max_size => Found::File(None),
+            Target::File(content) => {
+                let holds = match &content.meaning {
+                    Some(_) => structured::MAX_SIZE,
+                    None => self.host.holds(),
+                };
+                let most = content.max_size;
+                let read = hash(&file, before.size, most, holds, &mut self.buffer)?;
+                observed.body = read.as_ref().map(|read| read.body);
+                // One that did not grow meanwhile, and gives more than it says, is too large too.
+                let whole = read.as_ref().map(|read| read.whole);
+                let held = read.and_then(|read| read.held);
+                let held = held.filter(|_| whole != Some(content.digest));
+                observed.held = held.map(|held| Held(held.into()));
+                Found::File(whole)
+            }
+            Target::Directory(exhaustive) => Found::Directory(match exhaustive {
+                Some(exhaustive) => list(&file, exhaustive)?,
+                None => Unexpected::default(),
+            }),
+            // Neither is opened.
+            Target::Symlink(_) | Target::Absent => Found::Unstable,
+        };
+        // What had the name before it was opened is what was opened, and nothing has changed since: so this is what stood at the path at that moment.
+        let after = stat_of(file.as_fd())?;
+        observed.stat = Some(after);
+        Ok(if before == after {
+            found
+        } else {
+            Found::Unstable
+        })
+    }
 }
 
 /// What an error on the way to the directory means.
@@ -297,104 +410,6 @@ fn failed(error: &io::Error) -> Found {
         io::ErrorKind::NotFound => Found::Absent,
         kind => Found::Unreadable(kind),
     }
-}
-
-fn read(
-    parent: BorrowedFd<'_>,
-    name: &OsStr,
-    declared: &Declared,
-    holds: usize,
-    watch: Option<&Watch>,
-    observed: &mut Observed,
-    rekey: Rekey<'_>,
-) -> io::Result<Found> {
-    let target = &declared.target;
-    let named = &declared.attributes.named[..];
-    let before = match stat_at(parent, name) {
-        Ok(stat) => stat,
-        Err(error) => {
-            rekey(&observed.known);
-            return Err(error);
-        }
-    };
-    observed.stat = Some(before);
-    let flags = match (before.file_type, target) {
-        (FileType::File, Target::File(_)) => OFlags::NONBLOCK | OFlags::NOCTTY,
-        (FileType::Directory, Target::Directory(_)) => OFlags::DIRECTORY,
-        (other, _) => {
-            rekey(&observed.known);
-            return match other {
-                FileType::Symlink => {
-                    let found = link(parent, name)?;
-                    if let (Found::Link(_), false) = (&found, named.is_empty()) {
-                        observed.attributes = read_attributes(Place::Named(parent, name), named);
-                        if stat_at(parent, name).ok() != Some(before) {
-                            return Ok(Found::Unstable);
-                        }
-                    }
-                    Ok(found)
-                }
-                other => Ok(Found::Other(other)),
-            };
-        }
-    };
-    let file = match open(parent, name, flags) {
-        Ok(Some(file)) => file,
-        other => {
-            rekey(&observed.known);
-            return other.map(|_| Found::Unstable);
-        }
-    };
-    if let Some(learned) = watch.and_then(Watch::learned) {
-        observed.known.file = Some(learned.key);
-        observed.writers = learned.writers;
-    }
-    rekey(&observed.known);
-    let opened = stat_of(file.as_fd())?;
-    observed.stat = Some(opened);
-    if opened.file_type != before.file_type {
-        return Ok(Found::Unstable);
-    }
-    observed.attributes = read_attributes(Place::Open(file.as_fd()), named);
-    let found = match target {
-        Target::File(content) => {
-            if opened.size > content.max_size {
-                return Ok(Found::File(None));
-            }
-            let holds = match &content.meaning {
-                Some(_) => structured::MAX_SIZE,
-                None => holds,
-            };
-            let read = hash(&file, content.max_size, holds)?;
-            observed.body = read.as_ref().map(|read| read.body);
-            observed.held = read.as_ref().and_then(|read| {
-                let held = read
-                    .held
-                    .as_ref()
-                    .filter(|_| read.whole != content.digest)?;
-                Some(Held(Arc::from(&held[..])))
-            });
-            read.map(|read| Found::File(Some(read.whole)))
-        }
-        Target::Directory(exhaustive) => {
-            let unexpected = match exhaustive {
-                Some(exhaustive) => list(&file, exhaustive)?,
-                None => Unexpected::default(),
-            };
-            Some(Found::Directory(unexpected))
-        }
-        // Neither is opened.
-        Target::Symlink(_) | Target::Absent => None,
-    };
-    let after = stat_of(file.as_fd())?;
-    observed.stat = Some(after);
-    // The name must still lead to what was read.
-    let named = stat_at(parent, name).ok();
-    let is_same = |named: Stat| (named.ino, named.dev) == (after.ino, after.dev);
-    if opened != after || !named.is_some_and(is_same) {
-        return Ok(Found::Unstable);
-    }
-    Ok(found.unwrap_or(Found::Unstable))
 }
 
 /// Opens what was just seen, for reading. `None`: it was something else a moment ago.
@@ -423,141 +438,6 @@ fn link(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Found> {
         Err(error) => Err(error.into()),
     }
 }
-
-/// What may not be in a directory.
-fn list(directory: &File, exhaustive: &Exhaustive) -> io::Result<Unexpected> {
-    let mut names = BTreeSet::new();
-    let mut count = 0;
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        let name = OsStr::from_bytes(entry.file_name().to_bytes());
-        if name == "." || name == ".." || exhaustive.allows(name) {
-            continue;
-        }
-        count += 1;
-        names.insert(name.to_owned());
-        if names.len() > MOST_NAMES {
-            names.pop_last();
-        }
-    }
-    Ok(Unexpected {
-        names: names.into_iter().collect(),
-        count,
-    })
-}
-
-/// A content that was read.
-struct Hashed {
-    whole: blake3::Hash,
-    /// Without its final line end.
-    body: blake3::Hash,
-    /// The bytes themselves, where they are not more than was asked for.
-    held: Option<Vec<u8>>,
-}
-
-/// The digests of all that can be read, and at most `holds` bytes of it; `None` when it turns out to be longer than `most`.
-fn hash(mut file: &File, most: u64, holds: usize) -> io::Result<Option<Hashed>> {
-    // The last two bytes are held back: they may be a line end.
-    const HELD: usize = 2;
-    let mut hasher = blake3::Hasher::new();
-    let mut buffer = [0; HELD + (64 << 10)];
-    let mut held = 0;
-    let mut read = 0u64;
-    let mut bytes = (holds > 0).then(Vec::new);
-    loop {
-        match file.read(&mut buffer[held..]) {
-            Ok(0) => break,
-            Ok(length) => {
-                read += length as u64;
-                if read > most {
-                    return Ok(None);
-                }
-                let end = held + length;
-                if let Some(kept) = &mut bytes {
-                    kept.extend_from_slice(&buffer[held..end]);
-                }
-                bytes.take_if(|kept| kept.len() > holds);
-                held = end.min(HELD);
-                hasher.update(&buffer[..end - held]);
-                buffer.copy_within(end - held..end, 0);
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    let rest = &buffer[..held];
-    let end = |rest: &[u8]| hasher.clone().update(rest).finalize();
-    let (whole, body) = (end(rest), without_final_newline(rest));
-    Ok(Some(Hashed {
-        held: bytes,
-        whole,
-        body: if body == rest { whole } else { end(body) },
-    }))
-}
-
-fn stat_at(dir: BorrowedFd<'_>, name: &OsStr) -> io::Result<Stat> {
-    Ok(Stat::from(statx(
-        dir,
-        PathBuf::from(OsStr::from_bytes(name.as_bytes())),
-        AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT,
-        StatxFlags::BASIC_STATS,
-    )?))
-}
-
-fn stat_of(file: BorrowedFd<'_>) -> io::Result<Stat> {
-    Ok(Stat::from(statx(
-        file,
-        c"",
-        AtFlags::EMPTY_PATH,
-        StatxFlags::BASIC_STATS,
-    )?))
-}
-
-impl From<rustix::fs::Statx> for Stat {
-    fn from(statx: rustix::fs::Statx) -> Stat {
-        let mode = u32::from(statx.stx_mode);
-        Stat {
-            file_type: file_type(mode),
-            mode: mode & 0o7777,
-            uid: statx.stx_uid,
-            gid: statx.stx_gid,
-            size: statx.stx_size,
-            links: statx.stx_nlink,
-            flags: flags(&statx),
-            ino: statx.stx_ino,
-            dev: (statx.stx_dev_major, statx.stx_dev_minor),
-            times: Times {
-                mtime: (statx.stx_mtime.tv_sec, statx.stx_mtime.tv_nsec),
-                ctime: (statx.stx_ctime.tv_sec, statx.stx_ctime.tv_nsec),
-            },
-        }
-    }
-}
-
-fn flags(statx: &rustix::fs::Statx) -> Option<Flags> {
-    let (immutable, append) = (StatxAttributes::IMMUTABLE, StatxAttributes::APPEND);
-    statx
-        .stx_attributes_mask
-        .contains(immutable | append)
-        .then(|| Flags {
-            immutable: statx.stx_attributes.contains(immutable),
-            append: statx.stx_attributes.contains(append),
-        })
-}
-
-fn file_type(mode: u32) -> FileType {
-    match mode & 0o170_000 {
-        0o040_000 => FileType::Directory,
-        0o120_000 => FileType::Symlink,
-        0o010_000 => FileType::Fifo,
-        0o140_000 => FileType::Socket,
-        0o060_000 => FileType::Block,
-        0o020_000 => FileType::Char,
-        _ => FileType::File,
-    }
-}
-
-pub mod take;
 
 #[cfg(test)]
 mod tests;

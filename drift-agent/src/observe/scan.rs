@@ -7,51 +7,72 @@ use std::{
         mpsc::{self, RecvTimeoutError},
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
-use super::read::{Host, Observed, observe};
-use crate::declare::Declared;
+use super::{
+    read::{Host, Look, Reader},
+    seen::Seen,
+};
+use crate::declare::{Declared, Target};
 
 /// Paths that a thread takes at once: enough to stay in one directory, few enough for all threads to end together.
-const SHARE: usize = 64;
+const SHARE: usize = 256;
+
+/// Threads that look: reading small files is waiting for the kernel, and more than this waits for its locks.
+const MOST_THREADS: usize = 8;
 
 /// Between two calls of `progress`, at most.
 const PAUSE: Duration = Duration::from_millis(200);
 
-/// Looks at each path once, on so many threads, and gives what `judge` makes of them, in the paths' order. `progress` is called from time to time with the number
-/// of paths that are done.
+/// How much of the machine a scan may take.
+#[derive(Clone, Copy, Debug)]
+pub struct Pace {
+    pub threads: usize,
+    /// Files a second, of all threads together; `None`: as fast as they can.
+    pub files_per_second: Option<u32>,
+}
+
+/// Looks at each path once, and gives what `judge` makes of them with their numbers, in the paths' order. Files that are as `seen` has them are not read. `progress` is called from
+/// time to time with the number of paths that are done.
 ///
-/// Memory: what `judge` gives, and a buffer for each thread.
+/// Memory: what `judge` gives, and for each thread a buffer and what one file holds that is compared by what it says.
 pub fn scan<T: Send>(
     host: &Host,
     files: &[Arc<Declared>],
-    threads: usize,
-    judge: impl Fn(&Declared, Observed) -> Option<T> + Sync,
+    pace: Pace,
+    seen: &Seen,
+    judge: impl Fn(&Declared, Look) -> Option<T> + Sync,
     mut progress: impl FnMut(usize),
-) -> Vec<T> {
+) -> Vec<(usize, T)> {
+    let share = pace.share();
+    let start = Instant::now();
     let next = AtomicUsize::new(0);
     let mut found: Vec<(usize, T)> = Vec::new();
     thread::scope(|scope| {
         let (judged, shares) = mpsc::channel();
-        for _ in 0..threads.max(1) {
+        for _ in 0..pace.threads.max(1) {
             let judged = judged.clone();
             let (next, judge) = (&next, &judge);
             scope.spawn(move || {
+                let mut reader = Reader::new(host).unless(seen);
                 loop {
-                    let start = next.fetch_add(SHARE, Ordering::Relaxed);
-                    if start >= files.len() {
+                    let first = next.fetch_add(share, Ordering::Relaxed);
+                    if first >= files.len() {
                         return;
                     }
-                    let share = &files[start..(start + SHARE).min(files.len())];
-                    let of_share: Vec<(usize, T)> = share
-                        .iter()
-                        .zip(start..)
-                        .filter_map(|(declared, index)| {
-                            let observed = observe(host, declared, None, &mut |_| {});
-                            Some((index, judge(declared, observed)?))
-                        })
-                        .collect();
+                    pace.wait(first, start);
+                    let share = &files[first..(first + share).min(files.len())];
+                    let mut of_share = Vec::new();
+                    let mut index = first;
+                    // Sorted by path: what is in one directory stands together, but for what is beneath it.
+                    for siblings in share.chunk_by(|a, b| are_looked_at_together(a, b)) {
+                        let looks = reader.observe_siblings(siblings);
+                        for (declared, look) in siblings.iter().zip(looks) {
+                            of_share.extend(judge(declared, look).map(|is| (index, is)));
+                            index += 1;
+                        }
+                    }
                     if judged.send((share.len(), of_share)).is_err() {
                         return;
                     }
@@ -73,7 +94,42 @@ pub fn scan<T: Send>(
         }
     });
     found.sort_by_key(|(index, _)| *index);
-    found.into_iter().map(|(_, judged)| judged).collect()
+    found
+}
+
+/// What a file holds that is compared by what it says is held until it is judged: one at a time.
+fn are_looked_at_together(a: &Declared, b: &Declared) -> bool {
+    let is_held = |declared: &Declared| matches!(&declared.target, Target::File(content) if content.meaning.is_some());
+    a.path.parent() == b.path.parent() && !is_held(a) && !is_held(b)
+}
+
+impl Pace {
+    /// On all processors, within reason; no more than `rate` files a second where there is one.
+    #[must_use]
+    pub fn of(rate: Option<u32>) -> Self {
+        let threads = thread::available_parallelism().map_or(1, usize::from);
+        Self {
+            threads: threads.min(MOST_THREADS),
+            files_per_second: rate,
+        }
+    }
+
+    /// Paths that a thread takes at once: where there is a rate, no more than in a fifth of a second.
+    fn share(&self) -> usize {
+        let most = |rate: u32| (rate as usize / 5).clamp(1, SHARE);
+        self.files_per_second.map_or(SHARE, most)
+    }
+
+    /// Waits until `done` paths may have been looked at since `start`.
+    fn wait(&self, done: usize, start: Instant) {
+        let Some(rate) = self.files_per_second else {
+            return;
+        };
+        let due = Duration::from_secs_f64(done as f64 / f64::from(rate.max(1)));
+        if let Some(rest) = due.checked_sub(start.elapsed()) {
+            thread::sleep(rest);
+        }
+    }
 }
 
 #[cfg(test)]
@@ -102,10 +158,14 @@ mod tests {
         let wrong = scan(
             &host,
             &files,
-            3,
-            |declared, observed| {
+            Pace {
+                threads: 3,
+                files_per_second: None,
+            },
+            &Seen::default(),
+            |declared, look| {
                 judged.fetch_add(1, Ordering::Relaxed);
-                (!compare::differences(declared, &observed).is_empty())
+                (!compare::differences(declared, &look.observed).is_empty())
                     .then(|| declared.path.clone())
             },
             |done| {
@@ -116,7 +176,7 @@ mod tests {
         assert_eq!((judged.into_inner(), last), (1000, 1000));
         let expected: Vec<_> = (0..1000)
             .step_by(7)
-            .map(|number| dir.path().join(format!("{number:04}")))
+            .map(|number| (number, dir.path().join(format!("{number:04}"))))
             .collect();
         assert_eq!(wrong, expected);
     }

@@ -52,7 +52,7 @@ pub fn declared(declared: &Declared) -> State {
     State {
         file_type: Some(file_type),
         digest: whole.map(|content| content.digest),
-        size: whole.map(|content| content.bytes.len() as u64),
+        size: whole.and_then(|content| content.size),
         mode: declared.mode,
         uid: declared.uid,
         gid: declared.gid,

@@ -219,6 +219,15 @@ impl Problems {
         }
     }
 
+    /// Adds what was found elsewhere, after what was found here.
+    pub fn append(&mut self, others: Problems) {
+        let kept = others.kept.len();
+        for problem in others.kept {
+            self.push(problem);
+        }
+        self.count += others.count - kept;
+    }
+
     /// How many there are, kept or not.
     pub fn len(&self) -> usize {
         self.count

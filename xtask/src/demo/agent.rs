@@ -16,7 +16,8 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 use rustix::process::{Pid, Signal};
 
-use super::{interrupt::Interrupt, record::Record, scene::Scene};
+use super::{record::Record, scene::Scene};
+use crate::interrupt::Interrupt;
 use crate::{shell, step};
 
 /// Loading and attaching takes a fraction of a second; a busy machine gets its time.

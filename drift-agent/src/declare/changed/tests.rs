@@ -187,6 +187,7 @@ async fn swapped_links_are_noticed() {
         declared_content(&look().0.expect("a snapshot").files[0])
             .bytes
             .clone()
+            .expect("its bytes")
     };
     let mut changes = Changes::since(look().1);
     let swap = |target: &Path, link: &str| {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Content, Mode, POLICY, Place, Target, content, load, version};
+use super::{Content, Mode, POLICY, Place, Target, content, load, load_digests, version};
 
 fn declares(files: &str) -> Place {
     let place = Place::new();
@@ -138,4 +138,45 @@ fn what_is_compared_by_what_it_says_must_say_something() {
         let why = super::super::identify(&place.policies()).expect_err("refused");
         assert!(why.plain().to_string().contains(expected));
     }
+}
+
+#[test]
+fn who_only_compares_keeps_digests_and_needs_no_blobs() {
+    let place = declares(&format!(
+        "    - {{path: /1, content: {{inline: a}}}}\n    - {{path: /2, content: {{digest: \"blake3:{A}\"}}}}\n    - {{path: /3, content: {{inline: \"a\\n\"}}, finalNewline: ignore}}\n"
+    ));
+    let snapshot = load_digests(&place.policies(), &place.root(), None).expect("a snapshot");
+    let contents: Vec<_> = snapshot.files.iter().map(|file| content(file)).collect();
+    let a = blake3::hash(b"a");
+    assert_eq!(a.to_hex().as_str(), A);
+    let sizes = contents.iter().map(|content| content.size);
+    assert!(sizes.eq([Some(1), None, Some(2)]));
+    let digests = contents.iter().map(|content| content.digest);
+    assert!(digests.eq([a, a, blake3::hash(b"a\n")]));
+    assert_eq!(contents[2].body, Some(a));
+    assert!(contents.iter().all(|content| content.bytes.is_none()));
+}
+
+#[test]
+fn problems_of_many_files_are_all_said_and_documents_keep_their_order() {
+    let place = declares("    - {path: /0, content: {inline: a}}\n");
+    for number in 1..40 {
+        let text = POLICY.to_owned()
+            + "---\n"
+            + &version(&format!(
+                "    - {{path: /{number:02}, content: {{inline: a}}}}\n"
+            ));
+        place.write(
+            &format!("policies/{number:02}.yaml"),
+            text.replace("web", &format!("p{number:02}")),
+        );
+    }
+    let snapshot = place.loaded();
+    assert_eq!(snapshot.files.len(), 40);
+    assert_eq!(snapshot.policies.len(), 40);
+    for number in (1..40).step_by(3) {
+        place.write(&format!("policies/{number:02}.yaml"), "a: [\n");
+    }
+    let why = place.load().expect_err("refused").to_string();
+    assert!(why.contains("13 problems in 13 of 40 files"), "{why}");
 }

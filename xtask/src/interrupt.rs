@@ -1,4 +1,4 @@
-//! Ctrl-C, a closed terminal or a polite kill end the demo in order: the agent is stopped and the scratch tree removed.
+//! Ctrl-C, a closed terminal or a polite kill end a command in order: an agent it runs is stopped and its scratch tree removed.
 
 use std::{
     fmt, io,
@@ -12,7 +12,7 @@ use anyhow::Result;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 
 #[derive(Debug)]
-pub(super) struct Interrupt(Arc<AtomicBool>);
+pub(crate) struct Interrupt(Arc<AtomicBool>);
 
 /// The person has had enough.
 #[derive(Debug)]
@@ -28,7 +28,7 @@ impl std::error::Error for Interrupted {}
 
 impl Interrupt {
     /// From now on those signals no longer end this process by themselves.
-    pub(super) fn listen() -> io::Result<Interrupt> {
+    pub(crate) fn listen() -> io::Result<Interrupt> {
         let flag = Arc::new(AtomicBool::new(false));
         for signal in [SIGINT, SIGTERM, SIGHUP] {
             signal_hook::flag::register(signal, Arc::clone(&flag))?;
@@ -36,7 +36,7 @@ impl Interrupt {
         Ok(Interrupt(flag))
     }
 
-    pub(super) fn check(&self) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         if self.0.load(Ordering::Relaxed) {
             return Err(Interrupted.into());
         }

@@ -1,0 +1,221 @@
+//! What was kept, made a declaration again.
+
+use std::{
+    ffi::{CString, OsStr},
+    num::NonZero,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use drift_common::policy::{Acl, FileCapabilities};
+
+use super::{HARD_LINKS, MASS_DRIFTS, MODES, REDACTS, SEVERITIES};
+use crate::declare::{
+    ActivePolicy, Attribute, Attributes, Backoff, Compare, Content, Declared, Exhaustive, Expect,
+    Fight, Flags, Globs, Guard, Position, Snapshot, Target, resolve::belongings,
+};
+
+/// Reads what [`super::write`] wrote. `None`: that is not what stands there.
+pub(super) struct Rest<'b>(pub(super) &'b [u8]);
+
+impl<'b> Rest<'b> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*taken)
+    }
+
+    fn byte(&mut self) -> Option<u8> {
+        self.take().map(|[byte]| byte)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    pub(super) fn hash(&mut self) -> Option<blake3::Hash> {
+        self.take().map(blake3::Hash::from_bytes)
+    }
+
+    pub(super) fn number(&mut self) -> Option<usize> {
+        usize::try_from(self.u64()?).ok()
+    }
+
+    /// Of things that take a byte at least: no more than there are bytes.
+    fn count(&mut self) -> Option<usize> {
+        self.number().filter(|count| *count <= self.0.len())
+    }
+
+    fn text(&mut self) -> Option<&'b [u8]> {
+        let length = self.count()?;
+        let (text, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(text)
+    }
+
+    pub(super) fn path(&mut self) -> Option<PathBuf> {
+        self.text().map(|path| OsStr::from_bytes(path).into())
+    }
+
+    fn string(&mut self) -> Option<String> {
+        String::from_utf8(self.text()?.to_vec()).ok()
+    }
+
+    pub(super) fn option<T>(
+        &mut self,
+        take: impl FnOnce(&mut Self) -> Option<T>,
+    ) -> Option<Option<T>> {
+        match self.byte()? {
+            0 => Some(None),
+            _ => take(self).map(Some),
+        }
+    }
+
+    fn place<T: Clone>(&mut self, list: &[T]) -> Option<T> {
+        list.get(self.number()?).cloned()
+    }
+
+    fn duration(&mut self) -> Option<Duration> {
+        let (seconds, nanos) = (self.u64()?, self.u32()?);
+        (nanos < 1_000_000_000).then(|| Duration::new(seconds, nanos))
+    }
+
+    fn list<T>(&mut self, mut take: impl FnMut(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.count()?;
+        (0..count).map(|_| take(self)).collect()
+    }
+
+    pub(super) fn snapshot(&mut self) -> Option<Snapshot> {
+        let policies = self.list(|rest| {
+            Some(Arc::new(ActivePolicy {
+                name: rest.string()?,
+                version: rest.string()?,
+                digest: rest.hash()?,
+                mode: rest.place(&MODES)?,
+                guard: rest.guard()?,
+            }))
+        })?;
+        let sources = self.list(|rest| Some(Arc::<Path>::from(rest.path()?)))?;
+        let mut files = self.list(|rest| {
+            let path = rest.path()?;
+            let policy = rest.place(&policies)?;
+            let (mode, uid, gid) = (
+                rest.option(Self::u32)?,
+                rest.option(Self::u32)?,
+                rest.option(Self::u32)?,
+            );
+            Some(Arc::new(Declared {
+                path,
+                policy,
+                mode,
+                uid,
+                gid,
+                attributes: rest.attributes()?,
+                on_drift: rest.place(&MODES)?,
+                severity: rest.place(&SEVERITIES)?,
+                at: Position {
+                    file: rest.place(&sources)?,
+                    line: rest.u32()?,
+                    column: rest.u32()?,
+                },
+                target: rest.target()?,
+            }))
+        })?;
+        belongings(&mut files);
+        Some(Snapshot { files, policies })
+    }
+
+    fn guard(&mut self) -> Option<Guard> {
+        Some(Guard {
+            backoff: Backoff {
+                first: self.duration()?,
+                factor: self.u32()?,
+                cap: self.duration()?,
+            },
+            per_minute: match self.option(Self::u32)? {
+                None => None,
+                Some(most) => Some(NonZero::new(most)?),
+            },
+            mass_drift: self.place(&MASS_DRIFTS)?,
+            fight: self.option(|rest| {
+                Some(Fight {
+                    heals: rest.u32()?,
+                    within: rest.duration()?,
+                    hold: rest.duration()?,
+                })
+            })?,
+        })
+    }
+
+    fn attributes(&mut self) -> Option<Attributes> {
+        let named = self.list(|rest| {
+            Some(Attribute {
+                name: CString::new(rest.text()?).ok()?,
+                expect: match rest.byte()? {
+                    0 => Expect::Absent,
+                    1 => Expect::Value(rest.text()?.to_vec()),
+                    2 => Expect::Label(rest.string()?),
+                    3 => Expect::Capabilities(FileCapabilities {
+                        permitted: rest.u64()?,
+                        inheritable: rest.u64()?,
+                        effective: rest.byte()? != 0,
+                        root: rest.u32()?,
+                    }),
+                    4 => Expect::Access(rest.acl()?),
+                    5 => Expect::Default(rest.acl()?),
+                    _ => return None,
+                },
+            })
+        })?;
+        let flags = self.option(|rest| {
+            Some(Flags {
+                immutable: rest.byte()? != 0,
+                append: rest.byte()? != 0,
+            })
+        })?;
+        Some(Attributes { named, flags })
+    }
+
+    fn acl(&mut self) -> Option<Acl<u32>> {
+        let entry = |rest: &mut Self| Some((rest.u32()?, rest.byte()?));
+        Some(Acl {
+            user: self.byte()?,
+            group: self.byte()?,
+            other: self.byte()?,
+            mask: self.option(Self::byte)?,
+            users: self.list(entry)?,
+            groups: self.list(entry)?,
+        })
+    }
+
+    fn target(&mut self) -> Option<Target> {
+        Some(match self.byte()? {
+            0 => Target::File(Content {
+                bytes: None,
+                size: self.option(Self::u64)?,
+                digest: self.hash()?,
+                body: self.option(Self::hash)?,
+                max_size: self.u64()?,
+                hard_links: self.place(&HARD_LINKS)?,
+                compare: Compare::Exact,
+                meaning: None,
+                redact: self.place(&REDACTS)?,
+            }),
+            1 => Target::Symlink(self.path()?.into()),
+            2 => Target::Absent,
+            3 => Target::Directory(None),
+            4 => Target::Directory(Some(Exhaustive {
+                removes: self.byte()? != 0,
+                ignore: Globs::new(self.list(Self::string)?).ok()?,
+                ..Exhaustive::default()
+            })),
+            _ => return None,
+        })
+    }
+}

@@ -1,0 +1,131 @@
+//! The root of the host, and the way from it to a directory.
+
+use std::{
+    collections::BTreeSet,
+    ffi::OsStr,
+    io,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    sync::Mutex,
+};
+
+use drift_common::escape;
+use rustix::{
+    fs::{CWD, Mode, OFlags, ResolveFlags, openat, openat2},
+    io::Errno,
+};
+
+use super::{
+    Observed,
+    stat::{Stat, stat_at},
+};
+use crate::{compare::structured, declare::Declared, observe::Reading};
+
+/// File systems that are told of.
+const MOST_TOLD: usize = 256;
+
+/// Bytes of a path that is handed to the kernel, with the one that ends it.
+const PATH_MAX: usize = 4096;
+
+/// The host's file tree, from a pinned root.
+#[derive(Debug)]
+pub struct Host {
+    root: OwnedFd,
+    /// Bytes of a file that are held even where nothing but their digest is compared.
+    holds: usize,
+    /// File systems of which was said that they do not have what is declared.
+    told: Mutex<BTreeSet<(u32, u32)>>,
+}
+
+/// No component of a declared path may be a link: a link that somebody plants would otherwise decide what is read and written.
+pub(super) const STRAIGHT: ResolveFlags = ResolveFlags::NO_SYMLINKS
+    .union(ResolveFlags::NO_MAGICLINKS)
+    .union(ResolveFlags::BENEATH);
+
+impl Host {
+    /// Pins the root directory.
+    pub fn new(root: &Path) -> io::Result<Host> {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        Ok(Host {
+            root: openat(CWD, root, flags, Mode::empty())?,
+            holds: 0,
+            told: Mutex::default(),
+        })
+    }
+
+    /// The content of each file is held, and not only of those that are compared by what they say: for who shows what differs.
+    #[must_use]
+    pub fn holding(self) -> Host {
+        let holds = structured::MAX_SIZE;
+        Host { holds, ..self }
+    }
+
+    pub(super) fn holds(&self) -> usize {
+        self.holds
+    }
+
+    /// Says where the file system does not have what is declared: once for each file system.
+    pub(super) fn tell_unsupported(&self, declared: &Declared, observed: &Observed) {
+        let Some(stat) = observed.stat else {
+            return;
+        };
+        if !is_unsupported(declared, &observed.attributes, &stat) {
+            return;
+        }
+        let Ok(mut told) = self.told.lock() else {
+            return; // a thread that held it has panicked: nothing depends on this
+        };
+        if told.len() < MOST_TOLD && told.insert(stat.dev) {
+            let (major, minor) = stat.dev;
+            log::warn!(
+                "the file system of {} (device {major}:{minor}) does not have attributes that are declared there: they drift (xattr), and are not put back",
+                escape::path(&declared.path)
+            );
+        }
+    }
+
+    /// A directory, reached without a link in its way. `flags` beside `O_DIRECTORY`.
+    pub fn directory(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let mut rest = path.strip_prefix("/").unwrap_or(path);
+        if rest.as_os_str().is_empty() {
+            rest = Path::new(".");
+        }
+        let open = |dir: BorrowedFd<'_>, path: &Path, flags: OFlags| {
+            let flags = flags | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            openat2(dir, path, flags, Mode::empty(), STRAIGHT)
+        };
+        // The kernel takes no longer text for a path. Directories may be deeper: they are walked to in steps.
+        let mut reached: Option<OwnedFd> = None;
+        while rest.as_os_str().len() >= PATH_MAX {
+            let (step, further) = split(rest).ok_or(Errno::NAMETOOLONG)?;
+            let from = reached.as_ref().unwrap_or(&self.root);
+            reached = Some(open(from.as_fd(), step, OFlags::PATH)?);
+            rest = further;
+        }
+        open(reached.as_ref().unwrap_or(&self.root).as_fd(), rest, flags)
+    }
+
+    /// What changes when a file does, without opening it; `None` where nothing can be looked at, or a link is in the way.
+    pub fn stat(&self, path: &Path) -> Option<Stat> {
+        let parent = self.directory(path.parent()?, OFlags::PATH).ok()?;
+        stat_at(parent.as_fd(), path.file_name()?).ok()
+    }
+}
+
+/// Whether something is declared to be there which the file system does not have.
+fn is_unsupported(declared: &Declared, readings: &[Reading], stat: &Stat) -> bool {
+    let mut named = declared.attributes.named.iter().zip(readings);
+    let flags = declared.attributes.flags.unwrap_or_default();
+    named.any(|(attribute, reading)| {
+        *reading == Reading::Unsupported && attribute.expect.needs_an_attribute()
+    }) || stat.flags.is_none() && flags != Default::default()
+}
+
+/// The longest beginning of a path that the kernel takes, and the rest.
+fn split(path: &Path) -> Option<(&Path, &Path)> {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes[..PATH_MAX].iter().rposition(|byte| *byte == b'/')?;
+    let part = |bytes| Path::new(OsStr::from_bytes(bytes));
+    Some((part(&bytes[..end]), part(&bytes[end + 1..])))
+}

@@ -1,0 +1,37 @@
+//! `cargo xtask bench`: figures that anyone can measure again, each beside what the machine can do at all and what others need.
+
+mod floor;
+mod measure;
+mod scan;
+mod tree;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask bench scan            drift-agent check of 100,000 files, beside b3sum and AIDE
+  cargo xtask bench scan -o json    the same for a program";
+
+/// Measure drift beside what the machine can do at all and what others need.
+#[derive(Debug, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    bench: Bench,
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    Scan(scan::Args),
+    /// The least that a scan can cost: what `scan` measures the others against.
+    #[command(hide = true)]
+    Floor(floor::Args),
+}
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    match &args.bench {
+        Bench::Scan(args) => scan::run(args),
+        Bench::Floor(args) => floor::run(args),
+    }
+}
