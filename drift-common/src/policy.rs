@@ -36,6 +36,7 @@
 //! * `metadata` may hold what Kubernetes adds to it, and `status` may be there; both are ignored, so that `kubectl get -o yaml` gives a
 //!   policy file, and so does its `kind: List`.
 
+mod closure;
 mod compare;
 mod content;
 mod decode;
@@ -58,12 +59,13 @@ mod unsupported;
 mod validate;
 mod version;
 
+pub use closure::{Move, Preference, Refused, moves, order};
 pub use compare::{Absence, Compare, Equal, Format, Keys, Rules};
 pub use content::{Content, Encoding, MAX_CONTENT, Packed, Unpack};
 pub use digest::canonical;
 pub use expect::{FinalNewline, MAX_SIZE, Redact, Severity, without_final_newline};
 pub use globs::Globs;
-pub use guard::{Backoff, Guard, Mode};
+pub use guard::{Backoff, Guard, Mode, OnRemove};
 pub use parse::{API_VERSION, parse};
 pub use problem::{Problem, Problems};
 pub use reload::{AfterHeal, Signal, Whom};
@@ -72,7 +74,7 @@ pub use requirement::{Dependency, Environment, Variable};
 pub use schema::schema;
 pub use source::{MAX_FILE, Place, Position, Source, Spanned};
 pub use suggest::closest;
-pub use validate::{Lineage, validate};
+pub use validate::{Hold, Holds, Lineage, lineages, validate};
 pub use version::{
     AbsentSpec, DirectorySpec, Exhaustive, FileSpec, OnUnexpected, PolicyVersion, Principal,
     SymlinkSpec,
@@ -86,6 +88,7 @@ pub struct Policy {
     pub name: Spanned<String>,
     pub active_version: Spanned<Version>,
     pub mode: Mode,
+    pub on_remove: OnRemove,
     pub guard: Guard,
 }
 

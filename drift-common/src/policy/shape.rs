@@ -4,7 +4,7 @@
 use super::{
     compare::{Absence, Equal, Format, Keys},
     expect::{FinalNewline, Redact, Severity},
-    guard::Mode,
+    guard::{Mode, OnRemove},
     reload::Signal,
     version::OnUnexpected,
 };
@@ -96,6 +96,11 @@ pub(crate) static POLICY: Shape = Shape {
             words!(Mode),
             "What to do on drift: observe (the default) or heal.",
         ),
+        may(
+            "onRemove",
+            words!(OnRemove),
+            "What becomes of paths that another version no longer declares: leave (the default) or remove.",
+        ),
         may("guard", Value::Map(&GUARD), "What holds healing back."),
     ],
     one_of: &[],
@@ -163,7 +168,7 @@ pub(crate) static VERSION_SPEC: Shape = Shape {
         may(
             "dependencies",
             Value::List(&Value::Map(&DEPENDENCY)),
-            "Versions of other policies that this one needs. Not supported yet.",
+            "Versions of other policies that this one needs.",
         ),
     ],
     one_of: &[],

@@ -1,6 +1,7 @@
 //! Input text -> output text, and what holds for any text.
 
 mod bounds;
+mod closure;
 mod conflicts;
 mod contents;
 mod display;
@@ -26,7 +27,7 @@ fn source(text: &str) -> Arc<Source> {
 fn read(text: &str) -> (Option<Vec<Lineage>>, Problems) {
     let mut problems = Problems::default();
     let documents = parse(&source(text), &mut problems);
-    (validate(documents, &mut problems), problems)
+    (validate(documents, &Holds::new(), &mut problems), problems)
 }
 
 /// `text` must have exactly these problems.

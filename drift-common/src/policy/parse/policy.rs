@@ -4,7 +4,7 @@ use semver::Version;
 
 use super::scalar;
 use crate::policy::{
-    Backoff, Guard, Mode, Policy,
+    Backoff, Guard, Mode, OnRemove, Policy,
     decode::{Cursor, Decoder},
     shape,
     source::Spanned,
@@ -13,6 +13,7 @@ use crate::policy::{
 pub(super) struct Spec {
     active_version: Spanned<Version>,
     mode: Mode,
+    on_remove: OnRemove,
     guard: Guard,
 }
 
@@ -21,12 +22,14 @@ impl Spec {
         let Self {
             active_version,
             mode,
+            on_remove,
             guard,
         } = self;
         Policy {
             name,
             active_version,
             mode,
+            on_remove,
             guard,
         }
     }
@@ -38,11 +41,15 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
     let mode = fields.optional(decoder, "mode", |decoder, mode| {
         decoder.word(mode, "mode", &Mode::ALL)
     });
+    let on_remove = fields.optional(decoder, "onRemove", |decoder, rule| {
+        decoder.word(rule, "rule", &OnRemove::ALL)
+    });
     let guard = fields.optional(decoder, "guard", guard);
     fields.end(decoder);
     Some(Spec {
         active_version: active_version?,
         mode: mode.unwrap_or_default(),
+        on_remove: on_remove.unwrap_or_default(),
         guard: guard.unwrap_or_default(),
     })
 }

@@ -128,8 +128,6 @@ fn what_nobody_acts_on_yet_is_refused() {
       compare: {format: json}
   environment:
     - {process: /usr/bin/app, variables: [{name: LANG, value: C}, {name: X, absent: true}]}
-  dependencies:
-    - {policy: base, version: 1.2.0}
 ",
     );
     check(
@@ -153,13 +151,6 @@ error: `environment` is not supported yet
     |
  14 |     - {process: /usr/bin/app, variables: [{name: LANG, value: C}, {name: X, absent: true}]}
     |                 ^^^^^^^^^^^^
-    = this drift-agent would not act on it: remove it, or use one that does
-
-error: `dependencies` is not supported yet
-   --> p.yaml:16:16
-    |
- 16 |     - {policy: base, version: 1.2.0}
-    |                ^^^^
     = this drift-agent would not act on it: remove it, or use one that does",
     );
 }

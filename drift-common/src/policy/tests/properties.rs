@@ -244,14 +244,18 @@ fn document() -> impl Strategy<Value = Document> {
         cap: a.max(b),
     });
     let mode = select(vec![Mode::Observe, Mode::Heal]);
-    let policy = (name(), number(), mode, backoff).prop_map(|(name, version, mode, backoff)| {
-        Document::Policy(Policy {
-            name: spanned(name),
-            active_version: spanned(version),
-            mode,
-            guard: Guard { backoff },
-        })
-    });
+    let on_remove = select(vec![OnRemove::Leave, OnRemove::Remove]);
+    let policy = (name(), number(), mode, on_remove, backoff).prop_map(
+        |(name, version, mode, on_remove, backoff)| {
+            Document::Policy(Policy {
+                name: spanned(name),
+                active_version: spanned(version),
+                mode,
+                on_remove,
+                guard: Guard { backoff },
+            })
+        },
+    );
     prop_oneof![version, policy]
 }
 
