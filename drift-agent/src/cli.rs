@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand.
 
+mod activate;
 mod check;
 mod format;
 mod policy;
@@ -32,6 +33,8 @@ Examples:
 enum Command {
     Run(run::Run),
     Check(check::Check),
+    Activate(activate::Activate),
+    Rollback(activate::Rollback),
     Policy(policy::Policy),
 }
 
@@ -44,6 +47,8 @@ pub fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Run(run) => run.run().map(|()| ExitCode::SUCCESS),
         Command::Check(check) => check.run(),
+        Command::Activate(activate) => activate.run(),
+        Command::Rollback(rollback) => rollback.run(),
         Command::Policy(policy) => policy.run(),
     };
     match result {

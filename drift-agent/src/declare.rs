@@ -15,7 +15,8 @@ mod resolve;
 pub use basis::{Basis, Sources};
 pub use changed::Changes;
 pub use drift_common::policy::{
-    Backoff, Compare, FinalNewline, Globs, Mode, Position, Redact, Severity, without_final_newline,
+    Backoff, Compare, FinalNewline, Globs, Hold, Holds, Mode, OnRemove, Position, Redact, Severity,
+    without_final_newline,
 };
 pub use rejected::Rejected;
 
@@ -39,6 +40,16 @@ pub struct ActivePolicy {
     pub digest: blake3::Hash,
     pub mode: Mode,
     pub backoff: Backoff,
+}
+
+/// What a Policy says of changing its version.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The version that it says is active: another one than is, while that is held on this node.
+    pub said: String,
+    /// Policies that its version needs have a lower one: they are put in place first.
+    pub rank: usize,
+    pub on_remove: OnRemove,
 }
 
 /// What the active versions say about one path.
@@ -125,20 +136,37 @@ pub struct Snapshot {
     pub files: Vec<Arc<Declared>>,
     /// Sorted by name. A policy without files is here too.
     pub policies: Vec<Arc<ActivePolicy>>,
+    /// For each policy, in the same order.
+    pub terms: Vec<Terms>,
+}
+
+impl Snapshot {
+    /// A policy of this name.
+    #[must_use]
+    pub fn policy(&self, name: &str) -> Option<(&ActivePolicy, &Terms)> {
+        let mut both = self.policies.iter().zip(&self.terms);
+        both.find(|(policy, _)| policy.name == name)
+            .map(|(policy, terms)| (&**policy, terms))
+    }
 }
 
 /// How often the folder is read again when it changed in the meantime.
 const ATTEMPTS: usize = 5;
 
 /// What the policies in `folder` declare. Names of users and groups are those of the host whose root is `host_root`; `mode` overrides what
-/// the policies say.
+/// the policies say, and `holds` which versions they are at.
 ///
 /// Blocks on the file system.
 ///
 /// # Errors
 /// All that is wrong, as far as it was found. See [`Rejected`].
-pub fn load(folder: &Path, host_root: &Path, mode: Option<Mode>) -> Result<Snapshot, Rejected> {
-    look(folder, host_root, mode).0
+pub fn load(
+    folder: &Path,
+    host_root: &Path,
+    mode: Option<Mode>,
+    holds: &Holds,
+) -> Result<Snapshot, Rejected> {
+    look(folder, host_root, mode, holds).0
 }
 
 /// [`load`], and what its outcome rests on, be it good or bad.
@@ -146,12 +174,26 @@ pub fn look(
     folder: &Path,
     host_root: &Path,
     mode: Option<Mode>,
+    holds: &Holds,
 ) -> (Result<Snapshot, Rejected>, Basis) {
     settled(folder, |basis| {
-        attempt(basis, |folder, lineages, basis, problems| {
+        let validate = |documents, problems: &mut _| policy::validate(documents, holds, problems);
+        attempt(basis, validate, |folder, lineages, basis, problems| {
             Resolve::new(folder, host_root, basis, problems).snapshot(&lineages, mode)
         })
     })
+}
+
+/// All policies in `folder` with all their versions, whether or not the active ones fit together: for choosing others. Contents are not read.
+///
+/// # Errors
+/// As [`load`].
+pub fn lineages(folder: &Path, holds: &Holds) -> Result<Vec<Lineage>, Rejected> {
+    let lineages = settled(folder, |basis| {
+        let validate = |documents, problems: &mut _| policy::lineages(documents, holds, problems);
+        attempt(basis, validate, |_, lineages, _, _| lineages)
+    });
+    lineages.0
 }
 
 /// A policy with all its versions, and what each of them is.
@@ -179,7 +221,9 @@ pub struct Identity {
 /// As [`load`]; here a content of a version that is not active must be there too.
 pub fn identify(folder: &Path) -> Result<Vec<Identified>, Rejected> {
     let identified = settled(folder, |basis| {
-        attempt(basis, |folder, lineages, basis, problems| {
+        let validate =
+            |documents, problems: &mut _| policy::validate(documents, &Holds::new(), problems);
+        attempt(basis, validate, |folder, lineages, basis, problems| {
             Resolve::new(folder, Path::new("/"), basis, problems).identities(lineages)
         })
     });
@@ -208,9 +252,10 @@ fn settled<T>(
     }
 }
 
-/// Reads the folder's policies, and makes of them what `resolve` does.
+/// Reads the folder's policies, and makes of those that are valid what `resolve` does.
 fn attempt<T>(
     basis: &mut Basis,
+    validate: impl FnOnce(Vec<policy::Document>, &mut Problems) -> Option<Vec<Lineage>>,
     resolve: impl FnOnce(&Folder, Vec<Lineage>, &mut Basis, &mut Problems) -> T,
 ) -> Result<T, Rejected> {
     let mut problems = Problems::default();
@@ -225,7 +270,7 @@ fn attempt<T>(
             files: folder.files,
         });
     }
-    policy::validate(documents, &mut problems)
+    validate(documents, &mut problems)
         .and_then(|lineages| {
             let made = resolve(&folder, lineages, basis, &mut problems);
             problems.is_empty().then_some(made)

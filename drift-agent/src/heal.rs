@@ -6,6 +6,7 @@ mod guard;
 mod other;
 mod plan;
 mod replace;
+mod transaction;
 
 #[cfg(test)]
 mod tests;
@@ -15,3 +16,4 @@ pub use execute::{HealError, Healed, execute, sweep_leftovers};
 pub use guard::{Brake, Verdict};
 pub use plan::{Impossible, healable, plan};
 pub use replace::temporary_name;
+pub use transaction::{Finished, Step, Transaction, TransactionError, recover, run as transact};

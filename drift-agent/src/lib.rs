@@ -15,6 +15,8 @@ pub mod compare;
 
 pub mod heal;
 
+pub mod switch;
+
 pub mod report;
 
 pub mod pipeline;

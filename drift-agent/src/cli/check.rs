@@ -13,7 +13,7 @@ use clap::{Args, ValueEnum};
 
 use crate::{
     compare::{self, Drift},
-    declare,
+    declare::{self, Holds},
     observe::{Host, scan},
     pipeline::{declared_side, detail, observed_side},
     report::{Cause, Event, Output, Record, Reporter},
@@ -82,7 +82,7 @@ impl Check {
             full: _,
             output,
         } = self;
-        let snapshot = match declare::load(&policies, Path::new("/"), None) {
+        let snapshot = match declare::load(&policies, Path::new("/"), None, &Holds::new()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };

@@ -8,13 +8,15 @@ use std::{
 
 use drift_common::policy::{
     Content as Said, DirectorySpec, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode, OnUnexpected,
-    PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec, without_final_newline,
+    PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec, order,
+    without_final_newline,
 };
 
 use crate::heal::temporary_name;
 
 use super::{
     ActivePolicy, Basis, Content, Declared, Exhaustive, Identified, Identity, Snapshot, Target,
+    Terms,
     accounts::{Accounts, GROUPS, USERS},
     content::{Bytes, Contents},
     folder::Folder,
@@ -47,7 +49,11 @@ impl<'a> Resolve<'a> {
     /// What the active versions declare, without the files that have a problem. The lineages are valid: sorted by name, and no path twice.
     pub(super) fn snapshot(&mut self, lineages: &[Lineage], mode: Option<Mode>) -> Snapshot {
         let mut snapshot = Snapshot::default();
-        for lineage in lineages {
+        let mut ranks = vec![0; lineages.len()];
+        for (rank, index) in order(lineages).into_iter().enumerate() {
+            ranks[index] = rank;
+        }
+        for (lineage, rank) in lineages.iter().zip(ranks) {
             let version = lineage.active();
             let contents = self.contents(version);
             // Without one of the contents there is a problem, and no snapshot to be named.
@@ -77,6 +83,11 @@ impl<'a> Resolve<'a> {
             let others = links.into_iter().chain(directories).chain(absent);
             snapshot.files.extend(others.flatten().map(Arc::new));
             snapshot.policies.push(policy);
+            snapshot.terms.push(Terms {
+                said: lineage.policy.active_version.value.to_string(),
+                rank,
+                on_remove: lineage.policy.on_remove,
+            });
         }
         snapshot.files.sort_by(|a, b| a.path.cmp(&b.path));
         belongings(&mut snapshot.files);

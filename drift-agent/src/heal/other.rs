@@ -32,12 +32,22 @@ pub(super) fn link(
 ) -> Result<Healed, HealError> {
     let (healed, dir, name) = place(host, declared)?;
     let temporary = temporary_name(&declared.path);
-    remove_stale(&dir, &temporary)?;
-    symlinkat(target, &dir, &temporary).map_err(HealError::at("make a link"))?;
     let made =
-        owner(&dir, &temporary, declared).and_then(|()| rename_over(&dir, &temporary, &name));
+        stage_link(&dir, declared, target).and_then(|()| rename_over(&dir, &temporary, &name));
     tidied(made, &dir, &temporary)?;
     Ok(healed)
+}
+
+/// Puts a link as declared under the temporary name.
+pub(super) fn stage_link(
+    dir: &OwnedFd,
+    declared: &Declared,
+    target: &std::path::Path,
+) -> Result<(), HealError> {
+    let temporary = temporary_name(&declared.path);
+    remove_stale(dir, &temporary)?;
+    symlinkat(target, dir, &temporary).map_err(HealError::at("make a link"))?;
+    owner(dir, &temporary, declared)
 }
 
 /// Sets the owner of a link itself.
@@ -63,12 +73,21 @@ pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, Heal
         return Ok(healed);
     }
     let temporary = temporary_name(&declared.path);
-    remove_stale(&dir, &temporary)?;
-    mkdirat(&dir, &temporary, Mode::from_raw_mode(0o700))
-        .map_err(HealError::at("make a directory"))?;
-    let made = fill(&dir, &temporary, declared).and_then(|()| named(&dir, &temporary, &name));
+    let made = stage_directory(&dir, declared).and_then(|()| {
+        exchange(&dir, &temporary, &name)?;
+        fsync(&dir).map_err(HealError::at("sync the directory"))
+    });
     tidied(made, &dir, &temporary)?;
     Ok(healed)
+}
+
+/// Puts a directory as declared under the temporary name.
+pub(super) fn stage_directory(dir: &OwnedFd, declared: &Declared) -> Result<(), HealError> {
+    let temporary = temporary_name(&declared.path);
+    remove_stale(dir, &temporary)?;
+    mkdirat(dir, &temporary, Mode::from_raw_mode(0o700))
+        .map_err(HealError::at("make a directory"))?;
+    fill(dir, &temporary, declared)
 }
 
 fn fill(dir: &OwnedFd, temporary: &OsString, declared: &Declared) -> Result<(), HealError> {
@@ -83,7 +102,11 @@ fn fill(dir: &OwnedFd, temporary: &OsString, declared: &Declared) -> Result<(), 
 }
 
 /// Exchanges the new directory with what stands there, and removes that: at no moment there is nothing.
-fn named(dir: &OwnedFd, temporary: &OsString, name: &OsString) -> Result<(), HealError> {
+pub(super) fn exchange(
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+) -> Result<(), HealError> {
     match renameat_with(dir, temporary, dir, name, RenameFlags::NOREPLACE) {
         Err(Errno::EXIST) => {
             let exchange = || {
@@ -96,10 +119,10 @@ fn named(dir: &OwnedFd, temporary: &OsString, name: &OsString) -> Result<(), Hea
                 exchange()?;
                 return Err(error);
             }
+            Ok(())
         }
-        other => other.map_err(HealError::at("rename"))?,
+        other => other.map_err(HealError::at("rename")),
     }
-    fsync(dir).map_err(HealError::at("sync the directory"))
 }
 
 /// Removes what stands there.

@@ -52,15 +52,32 @@ pub fn replace(
     let (parent, name) = parent_and_name(&declared.path)?;
     let dir = directory_for_writing(host, parent, &mut healed.notes)?;
     let temporary = temporary_name(&declared.path);
-    let (mut file, named) = new_file(&dir, &temporary)?;
-    let result = fill(&mut file, &dir, &name, declared, content, like)
-        .and_then(|()| put_in_place(&file, &dir, &temporary, &name, named));
+    let result = stage(&dir, &name, declared, content, like)
+        .and_then(|()| rename_over(&dir, &temporary, &name));
     if result.is_err() {
         // The first error is the one to tell. What could not be removed is removed at the next heal, or at the next start.
         let _kept_until_then = unlinkat(&dir, &temporary, AtFlags::empty());
     }
     result?;
     Ok(healed)
+}
+
+/// Puts a file as declared under the temporary name beside `name`: complete, synced and read back. The name itself lasts when the directory is
+/// synced. On an error something may be left under it.
+pub(super) fn stage(
+    dir: &OwnedFd,
+    name: &OsString,
+    declared: &Declared,
+    content: &Content,
+    like: Option<&Stat>,
+) -> Result<(), HealError> {
+    let temporary = temporary_name(&declared.path);
+    let (mut file, named) = new_file(dir, &temporary)?;
+    fill(&mut file, dir, name, declared, content, like)?;
+    if named {
+        return Ok(());
+    }
+    give_name(&file, dir, &temporary)
 }
 
 /// A nameless file, or, where the file system has none, one with the temporary name.
@@ -189,36 +206,37 @@ fn copy_attributes(dir: &OwnedFd, name: &OsString, to: BorrowedFd<'_>) -> Result
     Ok(())
 }
 
-fn put_in_place(
-    file: &File,
-    dir: &OwnedFd,
-    temporary: &OsString,
-    name: &OsString,
-    named: bool,
-) -> Result<(), HealError> {
-    if !named {
-        let link = || {
-            linkat(
-                CWD,
-                format!("/proc/self/fd/{}", file.as_raw_fd()),
-                dir,
-                temporary,
-                AtFlags::SYMLINK_FOLLOW,
-            )
-        };
-        match link() {
-            Err(Errno::EXIST) => {
-                remove_stale(dir, temporary)?;
-                link().map_err(HealError::at("name the new file"))?;
-            }
-            other => other.map_err(HealError::at("name the new file"))?,
+fn give_name(file: &File, dir: &OwnedFd, temporary: &OsString) -> Result<(), HealError> {
+    let link = || {
+        linkat(
+            CWD,
+            format!("/proc/self/fd/{}", file.as_raw_fd()),
+            dir,
+            temporary,
+            AtFlags::SYMLINK_FOLLOW,
+        )
+    };
+    match link() {
+        Err(Errno::EXIST) => {
+            remove_stale(dir, temporary)?;
+            link().map_err(HealError::at("name the new file"))
         }
+        other => other.map_err(HealError::at("name the new file")),
     }
-    rename_over(dir, temporary, name)
 }
 
 /// Gives what has the temporary name the name it is for, whatever had that before, and syncs the directory.
 pub(super) fn rename_over(
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+) -> Result<(), HealError> {
+    take_name(dir, temporary, name)?;
+    fsync(dir).map_err(HealError::at("sync the directory"))
+}
+
+/// [`rename_over`] without the sync.
+pub(super) fn take_name(
     dir: &OwnedFd,
     temporary: &OsString,
     name: &OsString,
@@ -228,9 +246,8 @@ pub(super) fn rename_over(
         Err(Errno::ISDIR) => {
             unlinkat(dir, name, AtFlags::REMOVEDIR)
                 .map_err(HealError::at("remove the directory that stands there"))?;
-            renameat(dir, temporary, dir, name).map_err(HealError::at("rename"))?;
+            renameat(dir, temporary, dir, name).map_err(HealError::at("rename"))
         }
-        other => other.map_err(HealError::at("rename"))?,
+        other => other.map_err(HealError::at("rename")),
     }
-    fsync(dir).map_err(HealError::at("sync the directory"))
 }

@@ -14,7 +14,7 @@ use crate::{
     observe::{Host, Observed, Register, Stat, observe},
 };
 
-use super::Pipeline;
+use super::{Pipeline, change};
 
 /// Something to do for one path.
 #[derive(Clone, Debug)]
@@ -38,6 +38,7 @@ pub enum Done {
         /// The declared path, read again.
         looked: Looked,
     },
+    Switch(Box<change::Came>),
     Sweep {
         generation: u64,
         /// Paths that are not as they were when last seen.
@@ -90,7 +91,7 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
 impl Pipeline {
     /// Starts queued jobs, as far as there is room: urgent ones first, and what is patient leaves half of the room free.
     pub(super) fn start_jobs(&mut self) {
-        if self.next.is_some() {
+        if self.next.is_some() || self.switching.is_some() {
             return;
         }
         while self.running < super::MOST_JOBS {
@@ -172,7 +173,7 @@ impl Pipeline {
         });
     }
 
-    fn run(&mut self, job: impl FnOnce() -> Done + Send + 'static) {
+    pub(super) fn run(&mut self, job: impl FnOnce() -> Done + Send + 'static) {
         self.running += 1;
         let done = self.done.clone();
         tokio::task::spawn_blocking(move || {

@@ -7,7 +7,9 @@ use std::{
     time::SystemTime,
 };
 
-use super::{Activation, Restored, Seen, Store, StoreError};
+use drift_common::policy::Holds;
+
+use super::{Activation, Holding, Restored, Seen, Store, StoreError};
 use crate::declare::{self, ActivePolicy, Basis, Mode, Rejected, Snapshot, Sources};
 
 /// What is in force now and is to be kept. Made in the order in which things came into force; kept in any.
@@ -27,7 +29,27 @@ impl Store {
         host_root: &Path,
         mode: Option<Mode>,
     ) -> (Result<Snapshot, Rejected>, Basis) {
-        let (outcome, basis) = declare::look(folder, host_root, mode);
+        // What another folder's policies were held at says nothing of these.
+        let holds = match self.other_folder(&absolute(folder)) {
+            Some(_) => Holds::new(),
+            None => self.holds(),
+        };
+        let (outcome, basis) = self.look_with(folder, host_root, mode, &holds);
+        if let Ok(snapshot) = &outcome {
+            self.release_holds(snapshot);
+        }
+        (outcome, basis)
+    }
+
+    /// [`Store::look`] as if these versions were held. None is released.
+    pub fn look_with(
+        &self,
+        folder: &Path,
+        host_root: &Path,
+        mode: Option<Mode>,
+        holds: &Holds,
+    ) -> (Result<Snapshot, Rejected>, Basis) {
+        let (outcome, basis) = declare::look(folder, host_root, mode, holds);
         let outcome = outcome.and_then(|snapshot| {
             self.begin_anew_for_another(folder);
             let seen: Vec<_> = snapshot
@@ -61,6 +83,9 @@ impl Store {
         );
         if let Err(error) = self.state.forget_versions() {
             log::warn!("what was known of versions cannot be forgotten: {error}");
+        }
+        if let Err(error) = self.set_holding(&Holding::default()) {
+            log::warn!("{error}");
         }
     }
 

@@ -55,6 +55,8 @@ pub enum StoreError {
     VersionChanged { changed: Vec<Changed> },
     #[error("the saved last good policies cannot be used: {why}")]
     LastGood { why: String },
+    #[error("the journal of a change of versions cannot be used: {why}")]
+    Journal { why: String },
 }
 
 impl StoreError {
@@ -72,6 +74,7 @@ impl StoreError {
             Self::Quota { .. } => "store-quota",
             Self::VersionChanged { .. } => "version-changed",
             Self::LastGood { .. } => "last-good-unusable",
+            Self::Journal { .. } => "journal-unusable",
         }
     }
 

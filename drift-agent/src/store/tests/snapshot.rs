@@ -119,7 +119,8 @@ spec: {activeVersion: 1.0.0}
     fs::write(policies.path().join("contents/unused"), "unused").expect("write");
     fs::write(policies.path().join("web.yaml"), text).expect("write");
     let host = folder();
-    let (declared, mut basis) = declare::look(policies.path(), host.path(), None);
+    let (declared, mut basis) =
+        declare::look(policies.path(), host.path(), None, &declare::Holds::new());
     let declared = declared.expect("valid");
     let store = open(dir.path());
     let sources = basis.take_sources();
@@ -129,7 +130,8 @@ spec: {activeVersion: 1.0.0}
         .restore(policies.path())
         .expect("restored")
         .expect("there");
-    let again = declare::load(&restored.folder, host.path(), None).expect("valid");
+    let again =
+        declare::load(&restored.folder, host.path(), None, &declare::Holds::new()).expect("valid");
     assert_eq!(again.policies, declared.policies);
     for (again, declared) in again.files.iter().zip(&declared.files) {
         assert_eq!(again.path, declared.path);

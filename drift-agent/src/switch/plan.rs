@@ -1,0 +1,151 @@
+//! What has to be written for a change of versions.
+
+use std::{
+    collections::{BTreeSet, HashMap},
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::Duration,
+};
+
+use super::SwitchError;
+use crate::{
+    compare::{self, Drift},
+    declare::{Declared, Mode, OnRemove, Snapshot, Target},
+    heal::{self, Action, Impossible, Step},
+    observe::{Host, Observed, observe},
+    report::FileType,
+    store::Moved,
+};
+
+/// Looks at a file that somebody is writing, and the time between them.
+const LOOKS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// See [`super::steps`]. In the order in which they take place: what is in the way of something goes first, then what is needed comes before what
+/// needs it, and what nobody declares any more goes last.
+pub(super) fn steps(
+    host: &Host,
+    old: &Snapshot,
+    new: &Snapshot,
+    moves: &[Moved],
+) -> Result<Vec<Step>, SwitchError> {
+    let moved: BTreeSet<&str> = moves.iter().map(|step| step.policy.as_str()).collect();
+    let ranks: HashMap<&str, usize> = new
+        .policies
+        .iter()
+        .zip(&new.terms)
+        .map(|(policy, terms)| (policy.name.as_str(), terms.rank))
+        .collect();
+    let mut puts: Vec<(usize, Step)> = Vec::new();
+    let mut removals: Vec<PathBuf> = Vec::new();
+    for declared in &new.files {
+        let name = declared.policy.name.as_str();
+        if !moved.contains(name) || declared.on_drift != Mode::Heal {
+            continue;
+        }
+        let rank = ranks.get(name).copied().unwrap_or(0);
+        for step in of(host, declared)? {
+            match step {
+                Step::Remove(path) => removals.push(path),
+                step => puts.push((rank, step)),
+            }
+        }
+    }
+    removals.extend(dropped(old, new, &moved));
+    // What is beneath a directory goes before it.
+    removals.sort_by(|a, b| b.cmp(a));
+    removals.dedup();
+    puts.sort_by(|(a, one), (b, other)| (a, one.path()).cmp(&(b, other.path())));
+    let makes_way = |path: &Path| {
+        let mut puts = puts.iter();
+        puts.any(|(_, step)| path != step.path() && path.starts_with(step.path()))
+    };
+    let (first, last): (Vec<_>, Vec<_>) = removals.into_iter().partition(|path| makes_way(path));
+    let first = first.into_iter().map(Step::Remove);
+    let last = last.into_iter().map(Step::Remove);
+    Ok(first
+        .chain(puts.into_iter().map(|(_, step)| step))
+        .chain(last)
+        .collect())
+}
+
+/// What makes one path as declared; nothing, where it is.
+fn of(host: &Host, declared: &Arc<Declared>) -> Result<Vec<Step>, SwitchError> {
+    let (observed, drifts) = look(host, declared);
+    if drifts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let action = heal::plan(&drifts, &observed.found).map_err(|why| SwitchError::Impossible {
+        path: declared.path.clone(),
+        why,
+    })?;
+    let put = || Step::Put {
+        declared: Arc::clone(declared),
+        // Something that is no regular file has no attributes worth keeping.
+        like: observed
+            .stat
+            .filter(|stat| stat.file_type == FileType::File),
+    };
+    let is_directory = matches!(declared.target, Target::Directory(_));
+    Ok(match action {
+        Action::Attributes if is_directory => vec![Step::Attributes(Arc::clone(declared))],
+        // Written anew, so that what it should be is staged too.
+        Action::Replace | Action::Attributes | Action::Remove => vec![put()],
+        Action::Clear(names) => {
+            let gone = names
+                .iter()
+                .map(|name| Step::Remove(declared.path.join(name)));
+            gone.chain([Step::Attributes(Arc::clone(declared))])
+                .collect()
+        }
+    })
+}
+
+fn look(host: &Host, declared: &Declared) -> (Observed, Vec<Drift>) {
+    let mut looks = LOOKS;
+    loop {
+        let observed = observe(host, declared, None, &mut |_| {});
+        let drifts = heal::healable(declared, &compare::differences(declared, &observed));
+        looks -= 1;
+        let is_unstable = heal::plan(&drifts, &observed.found) == Err(Impossible::Unstable);
+        if looks == 0 || !is_unstable {
+            return (observed, drifts);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Paths that nobody declares any more, of policies that say that such ones go.
+fn dropped(old: &Snapshot, new: &Snapshot, moved: &BTreeSet<&str>) -> Vec<PathBuf> {
+    let goes = |declared: &Declared| {
+        let name = declared.policy.name.as_str();
+        let removes = new
+            .policy(name)
+            .is_some_and(|(_, terms)| terms.on_remove == OnRemove::Remove);
+        removes
+            && moved.contains(name)
+            && declared.target != Target::Absent
+            && declared.on_drift == Mode::Heal
+    };
+    let declares = |path: &Path| {
+        let find = new
+            .files
+            .binary_search_by(|declared| declared.path.as_path().cmp(path));
+        match find {
+            Ok(_) => true,
+            // A directory in which something is declared.
+            Err(at) => new
+                .files
+                .get(at)
+                .is_some_and(|next| next.path.starts_with(path)),
+        }
+    };
+    let mut gone = Vec::new();
+    for declared in old.files.iter().filter(|declared| goes(declared)) {
+        if !declares(&declared.path) {
+            gone.push(declared.path.clone());
+        }
+    }
+    gone
+}

@@ -1,0 +1,1 @@
+//! Changes of versions, as a whole.
