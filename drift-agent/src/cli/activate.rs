@@ -170,11 +170,8 @@ fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Resul
         }
     }
     let (before, _) = store.look(policies, Path::new("/"), None);
-    let before: Snapshot = match before {
-        Ok(before) => before,
-        // What is active does not fit, or is not there: that is what the command may be for. Then nothing is known of what goes.
-        Err(_) => Snapshot::default(),
-    };
+    // Where what is active does not fit, or is not there: that is what the command may be for. Then nothing is known of what goes.
+    let before: Snapshot = before.unwrap_or_default();
     let decided = switch::choose(&store, policies, None, demand, SystemTime::now());
     let Decision {
         moves,

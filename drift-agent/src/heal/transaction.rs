@@ -114,7 +114,8 @@ pub fn run(
     store: &Store,
     transaction: Transaction,
 ) -> Result<Finished, TransactionError> {
-    if let Some(earlier) = recover(host, store).map_err(earlier)?
+    if let Some(earlier) =
+        recover(host, store).map_err(|error| TransactionError::Earlier(error.to_string()))?
         && let Some((path, error)) = earlier.left.first()
     {
         let path = drift_common::escape::path(path);
@@ -210,10 +211,6 @@ pub fn recover(host: &Host, store: &Store) -> Result<Option<Finished>, StoreErro
         }
     }
     Ok(Some(finished))
-}
-
-fn earlier(error: StoreError) -> TransactionError {
-    TransactionError::Earlier(error.to_string())
 }
 
 /// Nothing is committed: what was staged goes.

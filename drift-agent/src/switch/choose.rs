@@ -72,7 +72,7 @@ pub fn choose(
         let number = version.to_string();
         let was_active = active_before.contains_key(&(policy.to_owned(), number.clone()));
         if holding.failure(policy, &number).is_some() {
-            Preference::Never
+            Preference::Last
         } else if good.get(policy) == Some(&number) || (back && was_active) {
             Preference::First
         } else {

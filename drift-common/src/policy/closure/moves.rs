@@ -22,8 +22,8 @@ pub struct Move {
 /// How much a version is wanted, where several would fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Preference {
-    /// Not unless it is asked for by name: it has failed.
-    Never,
+    /// Only where no other fits: it has failed.
+    Last,
     Usual,
     /// Before all others: it was healthy.
     First,
@@ -251,7 +251,6 @@ impl<'l> Search<'l> {
         let rank = |number: usize| (self.prefer)(name, &lineage.versions[number].version.value);
         let mut all: Vec<usize> = (0..lineage.versions.len())
             .filter(|number| fits(&lineage.versions[*number]))
-            .filter(|number| stays(*number) || rank(*number) != Preference::Never)
             .collect();
         all.sort_by_key(|number| std::cmp::Reverse((stays(*number), rank(*number), *number)));
         all

@@ -186,14 +186,14 @@ fn what_does_not_fit_is_refused_with_the_way_to_it() {
 }
 
 #[test]
-fn a_version_that_has_failed_is_not_chosen_and_one_that_was_healthy_is_first() {
+fn a_version_that_has_failed_is_the_last_choice_and_one_that_was_healthy_the_first() {
     let lineages = gathered(
         "app = 1.0.0: 1.0.0; 2.0.0 [lib ^2]
          lib = 1.0.0: 1.0.0; 2.0.0; 2.1.0; 2.2.0",
     );
     let lib = |failed: &str, healthy: &str| {
         let prefer = |_: &str, version: &Version| match version.to_string() {
-            number if number == failed => Preference::Never,
+            number if number == failed => Preference::Last,
             number if number == healthy => Preference::First,
             _ => Preference::Usual,
         };
