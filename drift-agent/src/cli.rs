@@ -6,7 +6,10 @@ mod format;
 mod policy;
 mod run;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 
@@ -55,8 +58,13 @@ pub fn main() -> ExitCode {
         Ok(status) => status,
         Err(error) => {
             // The last cause says what is wrong, the first what was being done.
-            eprintln!("{error:#}");
+            complain(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says something on standard error. Where not even that can be written to, the status alone tells.
+fn complain(text: &str) {
+    let _unheard = writeln!(io::stderr(), "{text}");
 }

@@ -80,6 +80,8 @@ pub struct Switched {
     /// Paths that were written.
     pub written: usize,
     pub notes: Vec<String>,
+    /// It is decided, and some of it is left to do.
+    pub is_unfinished: bool,
     /// Paths that are not as declared after it.
     pub amiss: Vec<PathBuf>,
 }
@@ -165,7 +167,10 @@ pub fn perform(
     };
     let Finished { mut notes, left } = heal::transact(host, store, transaction)?;
     for (path, error) in &left {
-        notes.push(format!("{} is left to do ({error})", escape::path(path)));
+        notes.push(format!(
+            "{} is left to do, at the next start or before the next change ({error})",
+            escape::path(path)
+        ));
     }
     let amiss = |path: &Path| {
         let index = new
@@ -181,6 +186,7 @@ pub fn perform(
         moves: moves.to_vec(),
         amiss: written.iter().filter_map(|path| amiss(path)).collect(),
         written: written.len(),
+        is_unfinished: !left.is_empty(),
         notes,
     })
 }

@@ -6,4 +6,5 @@ pub mod peer;
 pub mod report;
 pub mod scene;
 pub mod skip;
+pub mod sweep;
 pub mod wait;

@@ -68,7 +68,7 @@ macro_rules! after_help {
 Status:
   0   it is so, or would be (--dry-run)
   10  the policies do not allow it: there is no such version, or none that fits
-  1   something else went wrong; nothing has changed
+  1   something else went wrong: nothing has changed, or it says what has
 
 Examples:
 ",
@@ -129,7 +129,7 @@ impl Common {
         if answer.status == 0 {
             super::policy::print(&answer.text)?;
         } else {
-            eprint!("{}", answer.text);
+            super::complain(answer.text.trim_end());
         }
         Ok(ExitCode::from(answer.status))
     }
@@ -155,12 +155,12 @@ fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Resul
     let _lock = lock(state)?;
     let store = Store::open(state, DEFAULT_QUOTA)?;
     for note in store.notes() {
-        eprintln!("{note}.");
+        super::complain(&format!("{note}."));
     }
     let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
     if !dry_run && let Some(earlier) = heal::recover(&host, &store)? {
         for note in &earlier.notes {
-            eprintln!("{note}.");
+            super::complain(&format!("{note}."));
         }
         if let Some((path, error)) = earlier.left.first() {
             bail!(
@@ -193,7 +193,9 @@ fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Resul
         Ok(switched) => {
             let in_force = store.in_force(policies, &snapshot, basis.take_sources());
             if let Err(error) = store.keep(&in_force) {
-                eprintln!("The policies in force are not kept for a start without them: {error}.");
+                super::complain(&format!(
+                    "The policies in force are not kept for a start without them: {error}."
+                ));
             }
             Ok(Answer::done(&switched))
         }

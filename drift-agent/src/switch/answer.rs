@@ -39,11 +39,15 @@ impl Answer {
 
     #[must_use]
     pub fn done(switched: &Switched) -> Self {
-        Self::well(format!(
-            "{}\n{}\n",
-            shown(&switched.moves).replace(", ", "\n"),
-            switched.sentence()
-        ))
+        let is_well = switched.amiss.is_empty() && !switched.is_unfinished;
+        Self {
+            status: u8::from(!is_well),
+            text: format!(
+                "{}\n{}\n",
+                shown(&switched.moves).replace(", ", "\n"),
+                switched.sentence()
+            ),
+        }
     }
 
     #[must_use]
