@@ -2,9 +2,15 @@
 
 mod activate;
 mod check;
+mod completions;
+mod duration;
 mod format;
+mod history;
 mod policy;
 mod run;
+mod size;
+mod state;
+mod status;
 
 use std::{
     io::{self, Write},
@@ -29,6 +35,8 @@ Examples:
       put the declared state back too, and say so in JSON, one record a line
   drift-agent check --policies policies
       look once, say what is not as declared, and end
+  drift-agent status; drift-agent history --since 1h
+      how this node is, and what has happened on it
   drift-agent policy validate --policies policies
       say all that is wrong with policies, on any machine";
 
@@ -38,7 +46,11 @@ enum Command {
     Check(check::Check),
     Activate(activate::Activate),
     Rollback(activate::Rollback),
+    History(history::History),
+    Status(status::StatusCommand),
     Policy(policy::Policy),
+    Completions(completions::Completions),
+    Man(completions::Man),
 }
 
 /// Parses the arguments and runs the command. Errors are one sentence on standard error and a non-zero status.
@@ -52,7 +64,11 @@ pub fn main() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Activate(activate) => activate.run(),
         Command::Rollback(rollback) => rollback.run(),
+        Command::History(history) => history.run(),
+        Command::Status(status) => status.run(),
         Command::Policy(policy) => policy.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
     };
     match result {
         Ok(status) => status,
@@ -67,4 +83,12 @@ pub fn main() -> ExitCode {
 /// Says something on standard error. Where not even that can be written to, the status alone tells.
 fn complain(text: &str) {
     let _unheard = writeln!(io::stderr(), "{text}");
+}
+
+/// What this machine is called.
+fn node() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
 }

@@ -19,4 +19,6 @@ pub mod switch;
 
 pub mod report;
 
+pub mod serve;
+
 pub mod pipeline;

@@ -25,6 +25,10 @@ pub struct Settings {
     pub sensor: Sensor,
     /// `None`: 10 minutes beside probes, once a second without.
     pub scan_interval: Option<Duration>,
+    /// A version that was as declared for so long is the last known good one.
+    pub soak: Duration,
+    /// Bytes on the disk for contents.
+    pub store_quota: u64,
     pub output: Output,
     pub ready_file: Option<PathBuf>,
     /// Let the kernel programs log what they do.

@@ -7,15 +7,17 @@
 //! <state>/holds            versions held instead of those the folder says, and failed ones   hold
 //! <state>/journal          a change of versions that is under way                     journal
 //! <state>/state.redb       versions seen, active and good; brakes: a cache            state
+//! <state>/history/N.log    what was reported                                          history
 //! ```
 //!
-//! Everything blocks. After a kill or a power cut at any instant each of the three is as it was before or as it should have become, and each
+//! Everything blocks. After a kill or a power cut at any instant each of them is as it was before or as it should have become, and each
 //! can be lost without the others. The folder is held by its descriptor, and no link in it is followed. One process at a time: the agent's lock.
 
 mod blob;
 mod declared;
 mod error;
 mod folder;
+mod history;
 mod hold;
 mod journal;
 mod room;
@@ -26,11 +28,12 @@ mod state;
 pub use blob::MOST_BLOB;
 pub use declared::InForce;
 pub use error::{Changed, StoreError};
+pub use history::{Bounds, HistoryWriter, MOST_LINE, Past, read as read_history};
 pub use hold::{Failure, Held, Holding};
 pub use journal::{Change, Directory, Entry, Journal, Moved, Stage};
 pub use room::Usage;
 pub use snapshot::Restored;
-pub use state::{Activation, HeldBrake, MOST_RETAINED, MOST_VERSIONS, Seen, State};
+pub use state::{Activation, HeldBrake, Known, MOST_RETAINED, MOST_VERSIONS, Seen, State};
 
 use std::{
     path::{Path, PathBuf},
@@ -98,6 +101,19 @@ impl Store {
     /// What was not as it should be when it was opened, and what was done: a sentence each, for people.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// What the state folder of an agent that does not run knows of versions. Changes nothing, locks nothing: of a database that somebody begins to
+    /// write meanwhile nothing is told.
+    ///
+    /// # Errors
+    /// The folder or the database cannot be read.
+    pub fn peek(state_dir: &Path) -> Result<Known, StoreError> {
+        match Folder::named(state_dir) {
+            Ok(folder) => state::peek(&folder),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Known::default()),
+            Err(source) => Err(StoreError::Peek { source }),
+        }
     }
 
     pub fn state(&self) -> &State {

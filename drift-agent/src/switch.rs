@@ -8,7 +8,7 @@ mod answer;
 mod choose;
 mod plan;
 
-pub use answer::{Answer, Ask};
+pub use answer::Answer;
 pub use choose::{Decision, Demand, Wish, choose};
 
 use std::{

@@ -17,11 +17,8 @@ use crate::{agent::program, skip::skip};
 /// Says that every point is wanted, not a few of them: `cargo xtask sweep`.
 const FULL: &str = "DRIFT_SWEEP";
 
-/// Points of a sweep that is not full.
-const FEW: usize = 25;
-
-/// How long it may take to bring things in order.
-const RECOVERY: Duration = Duration::from_secs(1);
+/// How long it may take to bring things in order on a machine that has much else to do.
+const RECOVERY: Duration = Duration::from_secs(10);
 
 /// Policies that need each other, from the first to the last; between them they have [`FILES`] files in each version.
 const POLICIES: [&str; 3] = ["app", "lib", "base"];
@@ -120,12 +117,12 @@ pub struct Call {
     pub number: usize,
 }
 
-/// The calls to try, of all of them: each, or a few all over. `offset`: other ones, where not each is tried.
-pub fn points(all: &[Call], offset: usize) -> impl Iterator<Item = &Call> {
+/// The calls to try, of all of them: each, or a `few` all over. `offset`: other ones, where not each is tried.
+pub fn points(all: &[Call], few: usize, offset: usize) -> impl Iterator<Item = &Call> {
     let every = if env::var_os(FULL).is_some() {
         1
     } else {
-        all.len().div_ceil(FEW).max(1)
+        all.len().div_ceil(few).max(1)
     };
     all.iter().skip(offset % every).step_by(every)
 }
@@ -306,11 +303,11 @@ impl Ground {
     }
 
     /// Brings things in order as the next start does, and looks at what has come of it: the version that everything has, the agent's word for it
-    /// too, with nothing left over.
+    /// too, with nothing left over. And how long the command took.
     ///
     /// # Errors
     /// Anything else.
-    pub fn recovered(&self) -> Result<u32> {
+    pub fn recovered(&self) -> Result<(u32, Duration)> {
         let start = Instant::now();
         let ended = self.run(None, &["activate", "other", "1.0.0"])?;
         let took = start.elapsed();
@@ -348,7 +345,7 @@ impl Ground {
                 active.version
             );
         }
-        Ok(version)
+        Ok((version, took))
     }
 }
 

@@ -9,11 +9,12 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::run::{default_state, lock};
+use super::{run::lock, state::StateFolder};
 use crate::{
     declare::Snapshot,
     heal,
     observe::Host,
+    serve::{AskError, Body, Request, ask},
     store::{DEFAULT_QUOTA, Store},
     switch::{self, Answer, Decision, Demand, Wish},
 };
@@ -47,12 +48,11 @@ pub struct Rollback {
 
 #[derive(Debug, Args)]
 struct Common {
-    /// Folder of policy files (*.yaml, *.yml).
+    /// Folder of policy files (*.yaml, *.yml), where no agent runs. One that runs knows its own.
     #[arg(long, value_name = "DIR")]
-    policies: PathBuf,
-    /// Folder for what must survive a restart [default: /var/lib/drift-agent, for other users than root ~/.local/state/drift-agent].
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
+    policies: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateFolder,
     /// Why: kept, and shown with the version.
     #[arg(long, value_name = "TEXT", default_value = "no reason given")]
     reason: String,
@@ -78,12 +78,12 @@ Examples:
 }
 
 const ACTIVATE_EXAMPLES: &str = after_help!(
-    "  sudo drift-agent activate web 2.0.0 --policies policies --dry-run
-  sudo drift-agent activate web 2.0.0 --policies policies --reason 'ticket 4711'"
+    "  sudo drift-agent activate web 2.0.0 --dry-run
+  sudo drift-agent activate web 2.0.0 --reason 'ticket 4711'"
 );
 const ROLLBACK_EXAMPLES: &str = after_help!(
-    "  sudo drift-agent rollback web --policies policies
-  sudo drift-agent rollback web --policies policies --to 1.0.0 --reason 'slow answers'"
+    "  sudo drift-agent rollback web --reason 'slow answers'
+  sudo drift-agent rollback web --to 1.0.0 --policies policies"
 );
 
 impl Activate {
@@ -121,11 +121,19 @@ impl Common {
             by: who(),
             reason: first_line(&reason),
         };
-        let state = match state {
-            Some(state) => state,
-            None => default_state()?,
+        let state = state.path()?;
+        let answer = match ask(&state, Request::Version(Box::new(demand.clone()), dry_run)) {
+            Ok(Body::Version(answer)) => answer,
+            Ok(Body::Error(refusal)) => return Err(AskError::Refused(refusal).into()),
+            Ok(Body::Status(_)) => return Err(AskError::Unknown.into()),
+            Err(AskError::NoAgent) => {
+                let policies = policies.context(
+                    "no agent runs with this state folder: say where the policies are, with --policies DIR, and it is done without one",
+                )?;
+                alone(&state, &policies, &demand, dry_run)?
+            }
+            Err(error) => return Err(error.into()),
         };
-        let answer = alone(&state, &policies, &demand, dry_run)?;
         if answer.status == 0 {
             super::policy::print(&answer.text)?;
         } else {

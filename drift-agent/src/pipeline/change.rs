@@ -3,16 +3,35 @@
 use std::{path::Path, sync::Arc, time::SystemTime};
 
 use drift_common::escape;
-use log::{error, warn};
+use log::{debug, error, warn};
+use tokio::sync::oneshot;
 
 use crate::{
     declare::{ActivePolicy, Basis, Snapshot, Sources},
     report::{Event, Record},
+    serve::Body,
     store::{Holding, Moved},
-    switch::{self, Answer, Ask, Decision, SwitchError, Switched},
+    switch::{self, Answer, Decision, Demand, SwitchError, Switched},
 };
 
 use super::{Ears, Pipeline, PipelineError, work::Done};
+
+/// A demand, and who waits for what comes of it.
+#[derive(Debug)]
+pub(super) struct Ask {
+    pub(super) demand: Demand,
+    /// Only say what would happen.
+    pub(super) dry_run: bool,
+    pub(super) to: oneshot::Sender<Body>,
+}
+
+impl Ask {
+    fn answer(self, answer: Answer) {
+        if self.to.send(Body::Version(answer)).is_err() {
+            debug!("who asked for a version has gone; it happens all the same");
+        }
+    }
+}
 
 /// What is to be declared next.
 #[derive(Debug)]
@@ -45,6 +64,9 @@ impl Pipeline {
             // What is held may become something else by what is under way.
             self.again = true;
             return Ok(basis);
+        }
+        if outcome.is_ok() {
+            self.rejected = None;
         }
         match outcome {
             Ok(snapshot) if snapshot == *self.snapshot => {

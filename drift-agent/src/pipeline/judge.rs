@@ -123,6 +123,7 @@ impl Pipeline {
         state.overtaken = 0;
         let first_look = !state.looked;
         self.verdict(index, &why, &drifts, looked)?;
+        self.scans.compared(&mut self.paths[index], now);
         self.after_look(index, now);
         if let Some(first) = self.first.as_mut().filter(|_| first_look) {
             *first = first.saturating_sub(1);
@@ -170,6 +171,8 @@ impl Pipeline {
                 None => Ok(()),
             };
         }
+        self.unsound
+            .insert(self.snapshot.files[index].policy.name.clone());
         let print = Fingerprint::new(drifts, &looked.observed);
         let known = state
             .drift

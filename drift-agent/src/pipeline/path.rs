@@ -18,6 +18,8 @@ pub struct PathState {
     pub stat: Option<Stat>,
     /// Looked at at least once.
     pub looked: bool,
+    /// The look at everything that is under way waits for it.
+    pub awaited: bool,
     pub settle: Settle,
     /// Why it is to be looked at, while that has not begun.
     pub why: Option<Why>,

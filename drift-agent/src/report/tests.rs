@@ -7,6 +7,7 @@ use std::{
 use jiff::tz::TimeZone;
 
 use super::{Event, Left, Look, Output, ReportError, Reporter, Watching, sample::every_event};
+use crate::store::{Bounds, read_history};
 
 const SOON: Duration = Duration::from_secs(20);
 const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/reports.md"));
@@ -70,6 +71,49 @@ fn people_get_what_is_watched_and_one_line_an_event() {
         "{printed}"
     );
     assert_eq!(printed.lines().count(), 1 + Event::ALL.len());
+}
+
+fn keeping(state: &std::path::Path) -> Reporter {
+    let look = Look {
+        columns: Some(100),
+        colour: false,
+        zone: TimeZone::UTC,
+    };
+    let out = Box::new(io::sink());
+    let mut reporter = Reporter::to(out, look, Output::Table, "node-a", None).expect("a thread");
+    reporter
+        .keep_history(state, Bounds::default())
+        .expect("a history");
+    reporter
+}
+
+fn kept(state: &std::path::Path) -> Vec<String> {
+    let mut lines = Vec::new();
+    read_history(state, None, |line| lines.push(line.to_owned())).expect("read");
+    lines
+}
+
+#[test]
+fn what_was_reported_is_in_the_history_as_programs_get_it() {
+    let state = tempfile::tempdir().expect("a folder");
+    let mut reporter = keeping(state.path());
+    let records = every_event();
+    for record in &records {
+        reporter.report(record).expect("a sink");
+    }
+    assert_eq!(reporter.flush(SOON).expect("a sink"), Left::default());
+    let lines = records.iter().map(|record| record.line("node-a"));
+    let lines: Vec<_> = lines.map(|line| line.expect("a line")).collect();
+    assert_eq!(kept(state.path()), lines);
+    let now = std::time::SystemTime::now();
+    let heals = |reporter: &Reporter| reporter.heals().expect("kept").of_a_day(now);
+    assert_eq!(heals(&reporter), [("web".to_owned(), 1)].into());
+    drop(reporter);
+    // What was healed before a restart counts.
+    let mut reporter = keeping(state.path());
+    reporter.report(&records[1]).expect("a sink");
+    reporter.flush(SOON).expect("a sink");
+    assert_eq!(heals(&reporter), [("web".to_owned(), 2)].into());
 }
 
 #[test]

@@ -4,9 +4,12 @@
 
 mod brake;
 mod open;
+mod peek;
 mod retain;
 
 pub use brake::HeldBrake;
+pub use peek::Known;
+pub(super) use peek::peek;
 pub use retain::{MOST_RETAINED, MOST_VERSIONS};
 
 use std::{
@@ -194,25 +197,27 @@ impl State {
         texts(&self.read()?, GOOD)
     }
 
-    /// What a look at all of a policy's paths has found for its active version. When it was found healthy at every look for as long as `soak`,
-    /// it becomes the last good one. Returns whether it has become that now.
+    /// Whether all paths of a version were found as declared. When its policy's active version was found so at every look for as long as `soak`,
+    /// it becomes the last good one. Returns whether it has become that now. Of a version that is not the active one nothing is noted.
     pub fn note_health(
         &self,
         policy: &str,
+        version: &str,
         healthy: bool,
         now: SystemTime,
         soak: Duration,
     ) -> Result<bool, StoreError> {
         let read = self.read()?;
-        let version = {
+        let is_active = {
             let active = read.open_table(ACTIVE)?;
-            let version = active.get(policy)?.map(|row| row.value().to_owned());
-            version.filter(|_| healthy)
+            active
+                .get(policy)?
+                .is_some_and(|row| row.value() == version)
         };
-        let Some(version) = version else {
+        if !healthy || !is_active {
             self.healthy().remove(policy);
             return Ok(false);
-        };
+        }
         let since = {
             let mut all = self.healthy();
             let (_, since) = all
@@ -220,10 +225,10 @@ impl State {
                 .and_modify(|(of, since)| {
                     // Another version begins anew. So does a clock that went back: what it has measured is not known.
                     if *of != version || *since > now {
-                        (*of, *since) = (version.clone(), now);
+                        (*of, *since) = (version.to_owned(), now);
                     }
                 })
-                .or_insert_with(|| (version.clone(), now));
+                .or_insert_with(|| (version.to_owned(), now));
             *since
         };
         let soaked = now.duration_since(since).is_ok_and(|time| time >= soak);
@@ -237,11 +242,16 @@ impl State {
         self.change(|write| {
             write
                 .open_table(GOOD)?
-                .insert(policy, version.as_str())
+                .insert(policy, version)
                 .map(|_| ())
                 .map_err(StoreError::from)
         })?;
         Ok(true)
+    }
+
+    /// Since when each policy's active version has been found healthy at every look.
+    pub fn healthy_since(&self) -> BTreeMap<String, (String, SystemTime)> {
+        self.healthy().clone()
     }
 
     fn read(&self) -> Result<ReadTransaction, StoreError> {

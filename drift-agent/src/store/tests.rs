@@ -10,6 +10,7 @@ use tempfile::TempDir;
 mod blobs;
 mod crash;
 mod database;
+mod history;
 mod snapshot;
 mod state;
 

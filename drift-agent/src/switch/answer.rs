@@ -1,27 +1,10 @@
-//! What is asked of a running agent, and what it answers. The command that does it without an agent says the same.
+//! What is answered to who asks for a version: by a running agent, and by the command that does it without one.
 
 use drift_common::escape;
 use serde::{Deserialize, Serialize};
-use tokio::sync::oneshot;
 
 use super::{Demand, SwitchError, Switched, Wish, shown};
 use crate::{heal::Step, store::Moved};
-
-/// A demand, and who waits for what comes of it.
-#[derive(Debug)]
-pub struct Ask {
-    pub demand: Demand,
-    /// Only say what would happen.
-    pub dry_run: bool,
-    pub to: oneshot::Sender<Answer>,
-}
-
-impl Ask {
-    pub fn answer(self, answer: Answer) {
-        // Who has asked may have gone: it happens all the same.
-        let _gone = self.to.send(answer);
-    }
-}
 
 /// What has come of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
