@@ -13,6 +13,7 @@ mod ci;
 mod collector;
 mod demo;
 mod setup;
+mod sweep;
 mod test;
 mod tidy;
 
@@ -44,6 +45,7 @@ enum Command {
     Build(build::Args),
     Demo(demo::Args),
     Test(test::Args),
+    Sweep(sweep::Args),
     Tidy(tidy::Args),
     Ci(ci::Args),
 }
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         Command::Build(args) => build::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
         Command::Tidy(args) => tidy::run(&args),
         Command::Ci(args) => ci::run(&args),
     };
