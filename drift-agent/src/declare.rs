@@ -176,10 +176,26 @@ pub fn look(
     mode: Option<Mode>,
     holds: &Holds,
 ) -> (Result<Snapshot, Rejected>, Basis) {
+    look_beside(folder, host_root, mode, holds, &|_| None)
+}
+
+/// Contents by their digests, kept somewhere else than in the policy folder.
+pub type Blobs<'b> = &'b dyn Fn(&blake3::Hash) -> Option<Vec<u8>>;
+
+/// [`look`]; a content that is named by its digest and is not in the folder may be among `blobs`.
+pub fn look_beside(
+    folder: &Path,
+    host_root: &Path,
+    mode: Option<Mode>,
+    holds: &Holds,
+    blobs: Blobs<'_>,
+) -> (Result<Snapshot, Rejected>, Basis) {
     settled(folder, |basis| {
         let validate = |documents, problems: &mut _| policy::validate(documents, holds, problems);
         attempt(basis, validate, |folder, lineages, basis, problems| {
-            Resolve::new(folder, host_root, basis, problems).snapshot(&lineages, mode)
+            Resolve::new(folder, host_root, basis, problems)
+                .with_blobs(blobs)
+                .snapshot(&lineages, mode)
         })
     })
 }

@@ -420,7 +420,9 @@ impl Pipeline {
             Err(reason) => reason,
         };
         warn!("going on by scanning: {reason}");
-        self.timers.set(Timer::Scan, Instant::now() + SCAN_ALONE);
+        let now = Instant::now();
+        self.timers.set(Timer::Scan, now + SCAN_ALONE);
+        self.timers.set(Timer::FullScan, now + SCAN_BESIDE_PROBES);
         self.deaf = Some(reason);
         None
     }

@@ -14,6 +14,7 @@
 //! can be lost without the others. The folder is held by its descriptor, and no link in it is followed. One process at a time: the agent's lock.
 
 mod blob;
+mod declaration;
 mod declared;
 mod error;
 mod folder;

@@ -24,7 +24,7 @@ use thiserror::Error;
 
 use crate::{
     compare,
-    declare::{self, Mode, Rejected, Snapshot},
+    declare::{Mode, Rejected, Snapshot},
     heal::{self, Finished, Impossible, Step, Transaction, TransactionError},
     observe::{Host, observe},
     store::{Held, Holding, Moved, Store, StoreError},
@@ -155,6 +155,7 @@ pub fn perform(
     moves: &[Moved],
     mut holding: Holding,
 ) -> Result<Switched, SwitchError> {
+    store.admit(new).map_err(SwitchError::Rejected)?;
     let steps = plan::steps(host, old, new, moves)?;
     for Moved { policy, to, .. } in moves {
         holding.forget_failure(policy, to);
@@ -270,7 +271,9 @@ pub fn before_the_stop(
     // Policies that have not moved are where they are now.
     let mut all = store.holds();
     all.extend(holds);
-    declare::load(folder, Path::new("/"), mode, &all)
+    store
+        .look_with(folder, Path::new("/"), mode, &all)
+        .0
         .inspect_err(|rejected| {
             log::info!(
                 "the versions that were active before are not in the folder any more: {}",

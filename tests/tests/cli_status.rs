@@ -293,7 +293,9 @@ fn a_folder_that_was_rejected_makes_the_node_degraded_until_it_is_good_again() -
     let files = [file("a.conf", "a\n")];
     scene.lay_out(&files)?;
     scene.declare("1.0.0", DEFAULT, &files)?;
-    let agent = Agent::start(&scene, &["--sensor", "scan"])?;
+    let agent = Agent::start(&scene, &["--sensor", "scan", "--store-quota", "3MiB"])?;
+    let (_, said) = status(&scene)?;
+    ensure!(said["store"]["quota"] == 3 << 20, "{said}");
     fs::write(scene.policies().join("bad.yaml"), "kind: Polizy\n")?;
     agent.signal(Signal::HUP)?;
     let (code, said) = until(&scene, |said| said["health"] == "degraded")?;

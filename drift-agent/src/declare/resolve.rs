@@ -15,8 +15,8 @@ use drift_common::policy::{
 use crate::heal::temporary_name;
 
 use super::{
-    ActivePolicy, Basis, Content, Declared, Exhaustive, Identified, Identity, Snapshot, Target,
-    Terms,
+    ActivePolicy, Basis, Blobs, Content, Declared, Exhaustive, Identified, Identity, Snapshot,
+    Target, Terms,
     accounts::{Accounts, GROUPS, USERS},
     content::{Bytes, Contents},
     folder::Folder,
@@ -43,6 +43,14 @@ impl<'a> Resolve<'a> {
             contents: Contents::new(&folder.dir),
             basis,
             problems,
+        }
+    }
+
+    /// A content that is named by its digest may come from there too.
+    pub(super) fn with_blobs(self, blobs: Blobs<'a>) -> Self {
+        Self {
+            contents: self.contents.with_blobs(blobs),
+            ..self
         }
     }
 

@@ -10,7 +10,8 @@ use std::{
 
 use log::{info, warn};
 
-use super::Pipeline;
+use super::{Pipeline, path::PathState};
+use crate::declare::ActivePolicy;
 
 /// Health is noted at least so often, and four times in a soak.
 const LONGEST: Duration = Duration::from_secs(5);
@@ -30,6 +31,13 @@ pub(super) struct Tally {
 }
 
 impl Tally {
+    /// Compared, and found as declared.
+    pub(super) fn as_declared(self) -> usize {
+        self.files
+            .saturating_sub(self.drifting)
+            .saturating_sub(self.not_compared)
+    }
+
     /// Every path was compared and is as declared.
     fn is_healthy(self) -> bool {
         self.drifting == 0 && self.not_compared == 0
@@ -44,18 +52,30 @@ impl Pipeline {
     /// For each policy, in the order of the snapshot.
     pub(super) fn tallies(&self) -> Vec<Tally> {
         let mut tallies = vec![Tally::default(); self.snapshot.policies.len()];
-        for (file, state) in self.snapshot.files.iter().zip(&self.paths) {
-            let name = file.policy.name.as_str();
-            let policies = &self.snapshot.policies;
-            let Ok(at) = policies.binary_search_by(|policy| policy.name.as_str().cmp(name)) else {
-                continue;
-            };
+        for (at, _, state) in self.by_policy() {
             let tally = &mut tallies[at];
             tally.files += 1;
             tally.drifting += usize::from(state.drift.is_some());
             tally.not_compared += usize::from(!state.looked);
         }
         tallies
+    }
+
+    /// Each path's index, and that of its policy in the snapshot. Neighbours mostly have the same policy.
+    pub(super) fn by_policy(&self) -> impl Iterator<Item = (usize, usize, &PathState)> {
+        let policies = &self.snapshot.policies;
+        let mut at = 0;
+        let files = self.snapshot.files.iter().zip(&self.paths).enumerate();
+        files.filter_map(move |(index, (file, state))| {
+            let is_same = policies
+                .get(at)
+                .is_some_and(|known| Arc::ptr_eq(known, &file.policy));
+            if !is_same {
+                let find = |policy: &Arc<ActivePolicy>| policy.name.cmp(&file.policy.name);
+                at = policies.binary_search_by(find).ok()?;
+            }
+            Some((at, index, state))
+        })
     }
 
     /// Notes it in the store, in the background. What was not as declared for a moment in between was not healthy.

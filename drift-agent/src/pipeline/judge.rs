@@ -78,10 +78,12 @@ impl Pipeline {
         let Some(mut why) = state.busy.take() else {
             return Ok(());
         };
-        let rung = state
-            .why
-            .as_ref()
-            .is_some_and(|later| later.heard.is_some());
+        // Nobody's dirty inode is no reason to wait with the verdict: a change of another file that is synced makes this one dirty again. It has a look of
+        // its own, after a while.
+        let rung = state.why.as_ref().is_some_and(|later| {
+            let heard = later.heard.as_ref();
+            heard.is_some_and(|heard| heard.kind != Kind::Write || heard.event.tgid != 0)
+        });
         if let Some(later) = state.why.take_if(|_| rung) {
             why = why.join(later);
         }

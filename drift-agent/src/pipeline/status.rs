@@ -157,7 +157,7 @@ impl Pipeline {
                 version: escape::printable(&policy.version).into_owned(),
                 mode: policy.mode.name().to_owned(),
                 files: tally.files,
-                as_declared: tally.files - tally.drifting - tally.not_compared,
+                as_declared: tally.as_declared(),
                 drifting: tally.drifting,
                 not_compared: tally.not_compared,
                 healed_24h: None,
@@ -168,15 +168,10 @@ impl Pipeline {
                 failed: Vec::new(),
             })
             .collect();
-        let names = &self.snapshot.policies;
-        for (index, (file, state)) in self.snapshot.files.iter().zip(&self.paths).enumerate() {
-            let Some(drift) = &state.drift else {
-                continue;
-            };
-            let Some(reason) = drift.told.filter(|_| file.on_drift == Mode::Heal) else {
-                continue;
-            };
-            let Ok(at) = names.binary_search_by(|policy| policy.name.cmp(&file.policy.name)) else {
+        for (at, index, state) in self.by_policy() {
+            let file = &self.snapshot.files[index];
+            let told = state.drift.as_ref().and_then(|drift| drift.told);
+            let Some(reason) = told.filter(|_| file.on_drift == Mode::Heal) else {
                 continue;
             };
             let held = &mut policies[at].held;

@@ -83,7 +83,7 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
         observed,
         overtaken: watch
             .level(slot)
-            .is_ok_and(|level| level != Level::Clean as u32),
+            .is_ok_and(|level| level > Level::Stirred as u32),
         slot: watch.slot(slot).ok(),
     }
 }

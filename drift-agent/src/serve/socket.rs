@@ -140,7 +140,7 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
 
 async fn connection(mut stream: UnixStream, desk: &Desk) -> io::Result<()> {
     let peer = stream.peer_cred()?.uid();
-    let body = if peer == 0 || peer == desk.owner {
+    let body = if may_ask(peer, desk.owner) {
         match timeout(FOR_REQUEST, request(&mut stream)).await {
             Ok(request) => match request? {
                 Ok(request) => desk.answer(request).await,
@@ -158,6 +158,11 @@ async fn connection(mut stream: UnixStream, desk: &Desk) -> io::Result<()> {
         stream.shutdown().await
     };
     timeout(FOR_READING, answer).await?
+}
+
+/// Whether this user may ask an agent that runs as `owner`.
+fn may_ask(user: u32, owner: u32) -> bool {
+    user == 0 || user == owner
 }
 
 fn refused(reason: &'static str, message: &str) -> Body {

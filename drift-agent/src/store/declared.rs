@@ -9,7 +9,7 @@ use std::{
 
 use drift_common::policy::Holds;
 
-use super::{Activation, Holding, Restored, Seen, Store, StoreError};
+use super::{Activation, Holding, Restored, Seen, Store, StoreError, declaration};
 use crate::declare::{self, ActivePolicy, Basis, Mode, Rejected, Snapshot, Sources};
 
 /// What is in force now and is to be kept. Made in the order in which things came into force; kept in any.
@@ -22,7 +22,8 @@ pub struct InForce {
 }
 
 impl Store {
-    /// [`declare::look`]; a folder in which a version that is known has another content is rejected too.
+    /// [`declare::look`]; a content that is named by its digest may be one that is kept here, and a folder in which a version that is known has
+    /// another content is rejected too.
     pub fn look(
         &self,
         folder: &Path,
@@ -35,13 +36,16 @@ impl Store {
             None => self.holds(),
         };
         let (outcome, basis) = self.look_with(folder, host_root, mode, &holds);
-        if let Ok(snapshot) = &outcome {
-            self.release_holds(snapshot);
-        }
+        let outcome = outcome.and_then(|snapshot| {
+            self.begin_anew_for_another(folder);
+            self.admit(&snapshot)?;
+            self.release_holds(&snapshot);
+            Ok(snapshot)
+        });
         (outcome, basis)
     }
 
-    /// [`Store::look`] as if these versions were held. None is released.
+    /// What the folder would declare if these versions were held. Nothing is remembered of it.
     pub fn look_with(
         &self,
         folder: &Path,
@@ -49,27 +53,28 @@ impl Store {
         mode: Option<Mode>,
         holds: &Holds,
     ) -> (Result<Snapshot, Rejected>, Basis) {
-        let (outcome, basis) = declare::look(folder, host_root, mode, holds);
-        let outcome = outcome.and_then(|snapshot| {
-            self.begin_anew_for_another(folder);
-            let seen: Vec<_> = snapshot
-                .policies
-                .iter()
-                .map(|policy| seen(policy))
-                .collect();
-            match self.state.admit(&seen, SystemTime::now()) {
-                Ok(()) => Ok(snapshot),
-                Err(error @ StoreError::VersionChanged { .. }) => Err(Rejected::VersionChanged {
-                    sentence: error.to_string(),
-                }),
-                // What is remembered is a cache: without it the folder counts.
-                Err(error) => {
-                    log::warn!("whether versions have changed is not known: {error}");
-                    Ok(snapshot)
-                }
+        let kept = |digest: &_| self.get(digest).ok();
+        declare::look_beside(folder, host_root, mode, holds, &kept)
+    }
+
+    /// Remembers what the versions of a snapshot are.
+    ///
+    /// # Errors
+    /// One of them was something else before.
+    pub fn admit(&self, snapshot: &Snapshot) -> Result<(), Rejected> {
+        let policies = snapshot.policies.iter();
+        let seen: Vec<_> = policies.map(|policy| seen(policy)).collect();
+        match self.state.admit(&seen, SystemTime::now()) {
+            Ok(()) => Ok(()),
+            Err(error @ StoreError::VersionChanged { .. }) => Err(Rejected::VersionChanged {
+                sentence: error.to_string(),
+            }),
+            // What is remembered is a cache: without it the folder counts.
+            Err(error) => {
+                log::warn!("whether versions have changed is not known: {error}");
+                Ok(())
             }
-        });
-        (outcome, basis)
+        }
     }
 
     /// A state folder that was used with another policy folder knows nothing of the versions in this one, though they have the same names.
@@ -95,8 +100,10 @@ impl Store {
             .values()
             .map(|bytes| *blake3::hash(bytes).as_bytes())
             .collect();
+        let declaration = blake3::hash(&declaration::bytes(&sources));
         let activation = |policy: &Arc<ActivePolicy>| Activation {
             seen: seen(policy),
+            declaration: Some(declaration),
             blobs: blobs.clone(),
         };
         InForce {
@@ -123,6 +130,7 @@ impl Store {
         // First, so that no blob of it is given up for another one of it.
         self.state.activate(active, now)?;
         let saved = self.save(folder, sources, now)?;
+        self.put(&declaration::bytes(sources))?;
         *kept = *turn;
         Ok(saved)
     }

@@ -33,7 +33,7 @@ type VersionKey = (&'static str, &'static str);
 type VersionRow = (&'static [u8; 32], u64, u64);
 
 const VERSIONS: TableDefinition<VersionKey, VersionRow> = TableDefinition::new("versions");
-/// The digests of the blobs a version needs, one after the other.
+/// The digests of the blobs a version needs, one after the other; the first is that of its declaration.
 const RETAINED: TableDefinition<VersionKey, &[u8]> = TableDefinition::new("retained");
 /// The active version of a policy.
 const ACTIVE: TableDefinition<&str, &str> = TableDefinition::new("active");
@@ -53,6 +53,8 @@ pub struct Seen {
 #[derive(Clone, Debug)]
 pub struct Activation {
     pub seen: Seen,
+    /// The blob that lists the files it is declared by: see [`super::Store::declaration`].
+    pub declaration: Option<Hash>,
     pub blobs: BTreeSet<[u8; 32]>,
 }
 
@@ -141,14 +143,21 @@ impl State {
             let mut retained = write.open_table(RETAINED)?;
             let mut actives = write.open_table(ACTIVE)?;
             let mut good = write.open_table(GOOD)?;
-            for Activation { seen, blobs } in active {
+            for Activation {
+                seen,
+                declaration,
+                blobs,
+            } in active
+            {
                 let key = (seen.policy.as_str(), seen.version.as_str());
                 let first = versions.get(key)?.map_or(now, |row| row.value().1);
                 versions.insert(key, (seen.digest.as_bytes(), first, now))?;
                 retained.insert(
                     key,
-                    blobs
+                    declaration
                         .iter()
+                        .map(Hash::as_bytes)
+                        .chain(blobs)
                         .flatten()
                         .copied()
                         .collect::<Vec<u8>>()

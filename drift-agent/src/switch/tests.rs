@@ -32,7 +32,7 @@ impl Place {
         place.say("1.0.0", HEAL);
         let snapshot = place.look();
         for declared in &snapshot.files {
-            let declare::Target::File(content) = &declared.target else {
+            let crate::declare::Target::File(content) = &declared.target else {
                 panic!("a file")
             };
             fs::write(&declared.path, &content.bytes).unwrap();

@@ -250,6 +250,20 @@ fn what_a_killed_agent_or_somebody_else_left_is_replaced_and_long_paths_do_no_ha
 }
 
 #[test]
+fn only_root_and_who_runs_the_agent_may_ask() {
+    for (user, owner, may) in [
+        (0, 0, true),
+        (0, 1000, true),
+        (1000, 1000, true),
+        (1000, 0, false),
+        (1001, 1000, false),
+        (u32::MAX, 0, false), // of another user namespace
+    ] {
+        assert_eq!(may_ask(user, owner), may, "{user} {owner}");
+    }
+}
+
+#[test]
 fn the_wire_is_what_the_document_shows() {
     let asking = Asking {
         v: VERSION,

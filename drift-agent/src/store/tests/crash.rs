@@ -39,6 +39,7 @@ fn activation(version: &str) -> Activation {
             version: version.to_owned(),
             digest: blake3::hash(version.as_bytes()),
         },
+        declaration: None,
         blobs: std::collections::BTreeSet::default(),
     }
 }
