@@ -1,5 +1,6 @@
 //! What differs between Declared and Observed. Pure: no I/O, no clock, not async.
 
+pub mod attribute;
 mod drift;
 mod file;
 pub mod structured;
@@ -7,8 +8,10 @@ pub mod text;
 
 pub use drift::Drift;
 
+use self::attribute::Verdict;
+
 use crate::{
-    declare::{Declared, Target},
+    declare::{Declared, HardLinks, Target},
     observe::{Found, Observed},
 };
 
@@ -44,7 +47,21 @@ pub fn differences(declared: &Declared, observed: &Observed) -> Vec<Drift> {
             drifts.push(Drift::Owner);
         }
     }
+    if let (Target::File(content), Some(stat)) = (&declared.target, &observed.stat)
+        && content.hard_links == HardLinks::Report
+        && stat.links > 1
+    {
+        drifts.push(Drift::Hardlinked);
+    }
+    for (_, verdict) in attribute::verdicts(declared, observed) {
+        match verdict {
+            Verdict::Same => {}
+            Verdict::Other | Verdict::Unsupported => drifts.push(Drift::Xattr),
+            Verdict::Unknown(_) => drifts.push(Drift::Unreadable),
+        }
+    }
     drifts.sort_unstable();
+    drifts.dedup();
     drifts
 }
 

@@ -5,6 +5,7 @@
 //! outcome rests on (its [`Basis`]), and [`Changes`] when that is no longer so.
 
 mod accounts;
+mod attribute;
 mod basis;
 mod changed;
 mod content;
@@ -12,11 +13,12 @@ mod folder;
 mod rejected;
 mod resolve;
 
+pub use attribute::{Attribute, Attributes, Expect};
 pub use basis::{Basis, Sources};
 pub use changed::Changes;
 pub use drift_common::policy::{
-    Backoff, Compare, FinalNewline, Globs, Hold, Holds, Mode, OnRemove, Position, Redact, Severity,
-    without_final_newline,
+    Backoff, Compare, Fight, FinalNewline, Flags, Globs, Guard, HardLinks, Hold, Holds, MassDrift,
+    Mode, OnRemove, Position, Redact, Severity, without_final_newline,
 };
 pub use rejected::Rejected;
 
@@ -39,7 +41,7 @@ pub struct ActivePolicy {
     /// What the version is: see `PolicyVersion::digest`. A version that has another digest than before is another version under its name.
     pub digest: blake3::Hash,
     pub mode: Mode,
-    pub backoff: Backoff,
+    pub guard: Guard,
 }
 
 /// What a Policy says of changing its version.
@@ -63,6 +65,7 @@ pub struct Declared {
     pub mode: Option<u32>,
     pub uid: Option<u32>,
     pub gid: Option<u32>,
+    pub attributes: Attributes,
     /// What to do when it drifts.
     pub on_drift: Mode,
     pub severity: Severity,
@@ -110,6 +113,7 @@ pub struct Content {
     pub body: Option<blake3::Hash>,
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: u64,
+    pub hard_links: HardLinks,
     pub compare: Compare,
     pub redact: Redact,
 }
@@ -123,6 +127,7 @@ impl Content {
             bytes,
             body: None,
             max_size: MAX_SIZE,
+            hard_links: HardLinks::default(),
             compare: Compare::Exact,
             redact: Redact::default(),
         }

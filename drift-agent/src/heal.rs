@@ -1,6 +1,7 @@
 //! Putting the declared state back: decide (pure), hold back (pure), write (the only writer of the host).
 
 mod action;
+mod attribute;
 mod execute;
 mod guard;
 mod other;
@@ -13,7 +14,7 @@ mod tests;
 
 pub use action::Action;
 pub use execute::{HealError, Healed, execute, sweep_leftovers};
-pub use guard::{Brake, Verdict};
+pub use guard::{Brake, Budget, Contested, Fights, Mass, MassVerdict, Rival, Verdict};
 pub use plan::{Impossible, healable, plan};
 pub use replace::temporary_name;
 pub use transaction::{Finished, Step, Transaction, TransactionError, recover, run as transact};

@@ -1,6 +1,7 @@
 //! What is there: the ring of doorbells, and the only reader of the host.
 
 mod actor;
+mod attribute;
 mod decode;
 mod objects;
 mod read;
@@ -9,6 +10,7 @@ mod scan;
 mod settle;
 
 pub use actor::{Identify, is_same_process};
+pub use attribute::{Place, Reading, read as read_attribute, read_all as read_attributes};
 pub use decode::{Decoded, decode};
 pub use objects::{Directory, Name, Object, Objects};
 pub use read::{Found, Host, Known, Observed, Stat, Times, Unexpected, observe};

@@ -6,10 +6,12 @@
 //!
 //! One task owns all state. Looking and healing block, so they run on a small pool of threads as [`work::Job`]s and come back as [`Wake::Done`].
 
+mod attribute;
 mod change;
 mod describe;
 mod drain;
 mod end;
+mod guard;
 mod health;
 mod judge;
 mod keep;
@@ -19,7 +21,9 @@ mod status;
 mod timers;
 mod work;
 
-pub(crate) use describe::{declared as declared_side, detail, observed as observed_side};
+pub(crate) use describe::{
+    also_declared, declared as declared_side, detail, observed as observed_side,
+};
 pub use work::remove_leftovers;
 
 use std::{
@@ -119,6 +123,9 @@ struct Pipeline {
     objects: Arc<Objects>,
     register: Option<Arc<Register>>,
     paths: Vec<PathState>,
+    /// As many as the snapshot has policies.
+    policy_brakes: Vec<guard::PolicyBrake>,
+    before: guard::Before,
     /// Paths that somebody has open for writing.
     writing: BTreeSet<usize>,
     identify: Identify,
@@ -211,6 +218,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         objects: Arc::default(),
         register: None,
         paths: Vec::new(),
+        policy_brakes: Vec::new(),
+        before: guard::Before::default(),
         writing: BTreeSet::new(),
         identify: Identify::new(),
         timers: Timers::default(),
@@ -229,6 +238,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         hooks: (hooks, hooks + unseen_count),
         started: Instant::now(),
     };
+    pipeline.before = pipeline.before();
     match parts.rejected {
         Some(rejected) => pipeline.say_rejected(&rejected)?,
         None => pipeline.keep(&parts.snapshot, sources),
@@ -381,6 +391,7 @@ impl Pipeline {
             })
             .collect();
         drop(states);
+        self.brake_policies(&old);
         self.writing.clear();
         self.objects = objects;
         self.register = ears.as_ref().map(|ears| {

@@ -34,7 +34,9 @@ pub use hold::{Failure, Held, Holding};
 pub use journal::{Change, Directory, Entry, Journal, Moved, Stage};
 pub use room::Usage;
 pub use snapshot::Restored;
-pub use state::{Activation, HeldBrake, Known, MOST_RETAINED, MOST_VERSIONS, Seen, State};
+pub use state::{
+    Activation, HeldBrake, Known, Longest, MOST_RETAINED, MOST_VERSIONS, Seen, Spent, State,
+};
 
 use std::{
     path::{Path, PathBuf},

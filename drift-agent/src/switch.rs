@@ -23,7 +23,6 @@ use drift_common::{
 use thiserror::Error;
 
 use crate::{
-    compare,
     declare::{Mode, Rejected, Snapshot},
     heal::{self, Finished, Impossible, Step, Transaction, TransactionError},
     observe::{Host, observe},
@@ -180,8 +179,7 @@ pub fn perform(
             .ok()?;
         let declared = &new.files[index];
         let observed = observe(host, declared, None, &mut |_| {});
-        let drifts = heal::healable(declared, &compare::differences(declared, &observed));
-        (!drifts.is_empty()).then(|| path.to_owned())
+        (!plan::healable(declared, &observed).is_empty()).then(|| path.to_owned())
     };
     Ok(Switched {
         moves: moves.to_vec(),

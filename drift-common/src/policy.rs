@@ -36,6 +36,7 @@
 //! * `metadata` may hold what Kubernetes adds to it, and `status` may be there; both are ignored, so that `kubectl get -o yaml` gives a
 //!   policy file, and so does its `kind: List`.
 
+mod attribute;
 mod closure;
 mod compare;
 mod content;
@@ -59,13 +60,17 @@ mod unsupported;
 mod validate;
 mod version;
 
+pub use attribute::{
+    ACCESS_ACL, Attributes, CAPABILITY, DEFAULT_ACL, Flags, MAX_VALUE, SELINUX, Wanted, acl::Acl,
+    capability::FileCapabilities,
+};
 pub use closure::{Move, Preference, Refused, moves, order};
 pub use compare::{Absence, Compare, Equal, Format, Keys, Rules};
 pub use content::{Content, Encoding, MAX_CONTENT, Packed, Unpack};
 pub use digest::canonical;
-pub use expect::{FinalNewline, MAX_SIZE, Redact, Severity, without_final_newline};
+pub use expect::{FinalNewline, HardLinks, MAX_SIZE, Redact, Severity, without_final_newline};
 pub use globs::Globs;
-pub use guard::{Backoff, Guard, Mode, OnRemove};
+pub use guard::{Backoff, Fight, Guard, MassDrift, Mode, OnRemove};
 pub use parse::{API_VERSION, parse};
 pub use problem::{Problem, Problems};
 pub use reload::{AfterHeal, Signal, Whom};

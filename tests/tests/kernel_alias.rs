@@ -21,7 +21,16 @@ fn check(test: &str, drift: impl FnOnce(&Scene) -> Result<u32>) -> Result<()> {
     let agent = Agent::start(&scene, &[])?;
     let app = scene.at("app.conf");
     let pid = drift(&scene)?;
-    let detected = agent.event(0, "config.drift.detected", &app)?;
+    // That the file has another name may have been told before.
+    let path = app.display().to_string();
+    let detected = agent.wait(0, "the content's drift", |records| {
+        let is_content = |record: &&serde_json::Value| {
+            record["event"] == "config.drift.detected"
+                && record["path"] == path
+                && record["drift"][0] == "content"
+        };
+        records.iter().find(is_content).cloned()
+    })?;
     ensure!(detected["cause"] == "kernel", "{detected}");
     ensure!(detected["actor"]["pid"] == pid, "not by {pid}: {detected}");
     agent.event(0, "config.drift.healed", &app)?;

@@ -1,6 +1,7 @@
 //! `drift-agent check`: look at everything once, say what is not as declared, end.
 
 use std::{
+    collections::HashMap,
     io::{self, IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
@@ -15,7 +16,7 @@ use crate::{
     compare::{self, Drift},
     declare::{self, Holds},
     observe::{Host, scan},
-    pipeline::{declared_side, detail, observed_side},
+    pipeline::{also_declared, declared_side, detail, observed_side},
     report::{Cause, Event, Output, Record, Reporter},
 };
 
@@ -90,7 +91,7 @@ impl Check {
         let threads = thread::available_parallelism().map_or(1, usize::from);
         let start = Instant::now();
         let mut shown = false;
-        let records = scan(
+        let found = scan(
             &host,
             &snapshot.files,
             threads.min(MOST_THREADS),
@@ -110,7 +111,8 @@ impl Check {
                 record.cause = Some(Cause::Scan);
                 record.actor = Some(Err(NOBODY.to_owned()));
                 record.drift = drifts;
-                Some(record)
+                let inode = observed.stat.map(|stat| (stat.ino, stat.dev));
+                Some((record, inode))
             },
             |done| {
                 if start.elapsed() > LONG && io::stderr().is_terminal() {
@@ -123,6 +125,7 @@ impl Check {
             eprintln!();
         }
         let took = start.elapsed();
+        let records = with_same_inodes(found);
         match output {
             OutputArg::Json => json(&records)?,
             OutputArg::Jsonl => say(&records, Output::Jsonl)?,
@@ -133,6 +136,32 @@ impl Check {
         }
         Ok(ExitCode::from(status(&records)))
     }
+}
+
+/// Which inode an observed path has.
+type Inode = (u64, (u32, u32));
+
+/// Tells of files with other names which of these are declared, too.
+fn with_same_inodes(found: Vec<(Record, Option<Inode>)>) -> Vec<Record> {
+    let is_linked = |record: &Record| record.drift.contains(&Drift::Hardlinked);
+    let mut paths: HashMap<Inode, Vec<PathBuf>> = HashMap::new();
+    for (record, inode) in &found {
+        if let (true, Some(inode), Some(path)) = (is_linked(record), inode, &record.path) {
+            paths.entry(*inode).or_default().push(path.clone());
+        }
+    }
+    let with = |(mut record, inode): (Record, Option<Inode>)| {
+        let others = inode.and_then(|inode| paths.get(&inode));
+        let others = others.into_iter().flatten();
+        let others = others.filter(|path| record.path.as_ref() != Some(path));
+        if let (true, Some(also)) = (is_linked(&record), also_declared(others)) {
+            let message = record.message.take();
+            record.message =
+                Some(message.map_or(also.clone(), |message| format!("{message}; {also}")));
+        }
+        record
+    };
+    found.into_iter().map(with).collect()
 }
 
 fn node() -> String {
@@ -199,8 +228,10 @@ const fn bit(drift: Drift) -> u8 {
         | Drift::Type
         | Drift::Mode
         | Drift::Owner
+        | Drift::Xattr
         | Drift::LinkTarget
-        | Drift::Relocated => 4,
+        | Drift::Relocated
+        | Drift::Hardlinked => 4,
         Drift::Unreadable | Drift::Unstable => 16,
     }
 }

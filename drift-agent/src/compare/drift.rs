@@ -13,10 +13,14 @@ pub enum Drift {
     Type,
     Mode,
     Owner,
+    /// An extended attribute, an access list, a label, capabilities or flags.
+    Xattr,
     /// A symbolic link holds something else.
     LinkTarget,
     /// The declared path resolves elsewhere: a symlink stands in its way.
     Relocated,
+    /// A file has another name.
+    Hardlinked,
     Unreadable,
     /// Still being written: no two reads agreed.
     Unstable,
@@ -24,15 +28,17 @@ pub enum Drift {
 
 impl Drift {
     /// Every kind.
-    pub const ALL: [Drift; 10] = [
+    pub const ALL: [Drift; 12] = [
         Drift::Content,
         Drift::Missing,
         Drift::Unexpected,
         Drift::Type,
         Drift::Mode,
         Drift::Owner,
+        Drift::Xattr,
         Drift::LinkTarget,
         Drift::Relocated,
+        Drift::Hardlinked,
         Drift::Unreadable,
         Drift::Unstable,
     ];
@@ -47,8 +53,10 @@ impl Drift {
             Drift::Type => "type",
             Drift::Mode => "mode",
             Drift::Owner => "owner",
+            Drift::Xattr => "xattr",
             Drift::LinkTarget => "link-target",
             Drift::Relocated => "relocated",
+            Drift::Hardlinked => "hardlinked",
             Drift::Unreadable => "unreadable",
             Drift::Unstable => "unstable",
         }

@@ -2,7 +2,7 @@ use std::io::ErrorKind;
 
 use super::*;
 use crate::{
-    declare::{Content, Exhaustive, sample, without_final_newline},
+    declare::{Content, Exhaustive, Flags, sample, without_final_newline},
     observe::{Known, Stat, Times, Unexpected},
     report::FileType,
 };
@@ -27,6 +27,7 @@ fn look(found: Found, mode: u32, uid: u32, gid: u32) -> Observed {
             gid,
             size: 1,
             links: 1,
+            flags: Some(Flags::default()),
             ino: 1,
             dev: (0, 1),
             times: Times {
@@ -34,6 +35,7 @@ fn look(found: Found, mode: u32, uid: u32, gid: u32) -> Observed {
                 ctime: (0, 0),
             },
         }),
+        attributes: Vec::new(),
         known: Known::default(),
         writers: 0,
     }

@@ -25,20 +25,17 @@ const MAX_BYTES: u64 = 64 << 20;
 #[derive(Clone, Copy)]
 pub(super) struct Kind {
     what: &'static str,
-    field: &'static str,
     /// Relative to the root. The second is where image-based systems keep what belongs to the system; the first counts more.
     files: [&'static str; 2],
 }
 
 pub(super) const USERS: Kind = Kind {
     what: "user",
-    field: "owner",
     files: ["etc/passwd", "usr/lib/passwd"],
 };
 
 pub(super) const GROUPS: Kind = Kind {
     what: "group",
-    field: "group",
     files: ["etc/group", "usr/lib/group"],
 };
 
@@ -61,13 +58,14 @@ impl<'r> Accounts<'r> {
         }
     }
 
-    /// The id of `principal`.
+    /// The id of `principal`. `example`: how one is written where it stands.
     ///
     /// # Errors
     /// There is no such name.
     pub(super) fn id(
         &mut self,
         principal: &Spanned<Principal>,
+        example: &str,
         basis: &mut Basis,
     ) -> Result<u32, Problem> {
         let name = match &principal.value {
@@ -82,7 +80,7 @@ impl<'r> Accounts<'r> {
         if let Some(id) = ids.get(name) {
             return Ok(*id);
         }
-        let Kind { what, field, files } = self.kind;
+        let Kind { what, files } = self.kind;
         let meant = closest(name, ids.keys().map(String::as_str));
         let meant = meant.map_or_else(String::new, |meant| {
             format!(", did you mean {}?", escape::name(meant))
@@ -92,7 +90,7 @@ impl<'r> Accounts<'r> {
             .at
             .problem(format!("there is no {what} {}{meant}", escape::name(name)))
             .help(format!(
-                "looked in {}; an id needs no name there: `{field}: 1000`",
+                "looked in {}; an id needs no name there: `{example}`",
                 escape::path(&file)
             ));
         for trouble in &self.trouble {

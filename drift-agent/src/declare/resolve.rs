@@ -7,17 +7,18 @@ use std::{
 };
 
 use drift_common::policy::{
-    Content as Said, DirectorySpec, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode, OnUnexpected,
-    PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec, order,
+    self, Content as Said, DirectorySpec, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode,
+    OnUnexpected, PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec, order,
     without_final_newline,
 };
 
 use crate::heal::temporary_name;
 
 use super::{
-    ActivePolicy, Basis, Blobs, Content, Declared, Exhaustive, Identified, Identity, Snapshot,
-    Target, Terms,
+    ActivePolicy, Attributes, Basis, Blobs, Content, Declared, Exhaustive, Identified, Identity,
+    Snapshot, Target, Terms,
     accounts::{Accounts, GROUPS, USERS},
+    attribute::Names,
     content::{Bytes, Contents},
     folder::Folder,
 };
@@ -71,7 +72,7 @@ impl<'a> Resolve<'a> {
                 version: version.version.value.to_string(),
                 digest: digest.unwrap_or_else(|| blake3::hash(b"")),
                 mode: mode.unwrap_or(lineage.policy.mode),
-                backoff: lineage.policy.guard.backoff,
+                guard: lineage.policy.guard,
             });
             for (file, content) in version.files.iter().zip(contents) {
                 let declared = self.file(file, content, &policy, mode);
@@ -139,17 +140,32 @@ impl<'a> Resolve<'a> {
             mode,
             owner,
             group,
+            attributes,
             on_drift,
             severity,
             redact,
             max_size,
             final_newline,
+            hard_links,
             compare,
             after_heal: _,
         } = file;
         // All of them, so that all problems are said.
-        let uid = id(&mut self.users, owner, self.basis, self.problems);
-        let gid = id(&mut self.groups, group, self.basis, self.problems);
+        let uid = id(
+            &mut self.users,
+            owner,
+            "owner: 1000",
+            self.basis,
+            self.problems,
+        );
+        let gid = id(
+            &mut self.groups,
+            group,
+            "group: 1000",
+            self.basis,
+            self.problems,
+        );
+        let attributes = self.attributes(attributes);
         let (bytes, digest) = bytes?;
         if let Some(most) = max_size
             && bytes.len() as u64 > most.value
@@ -166,6 +182,7 @@ impl<'a> Resolve<'a> {
             digest,
             body,
             max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
+            hard_links: *hard_links,
             compare: compare.value.clone(),
             redact: *redact,
         });
@@ -173,6 +190,7 @@ impl<'a> Resolve<'a> {
             mode: *mode,
             uid: uid?,
             gid: gid?,
+            attributes: attributes?,
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -188,15 +206,30 @@ impl<'a> Resolve<'a> {
             target,
             owner,
             group,
+            attributes,
             on_drift,
             severity,
         } = link;
-        let uid = id(&mut self.users, owner, self.basis, self.problems);
-        let gid = id(&mut self.groups, group, self.basis, self.problems);
+        let uid = id(
+            &mut self.users,
+            owner,
+            "owner: 1000",
+            self.basis,
+            self.problems,
+        );
+        let gid = id(
+            &mut self.groups,
+            group,
+            "group: 1000",
+            self.basis,
+            self.problems,
+        );
+        let attributes = self.attributes(attributes);
         let target = Target::Symlink(target.clone());
         Some(Declared {
             uid: uid?,
             gid: gid?,
+            attributes: attributes?,
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -212,12 +245,26 @@ impl<'a> Resolve<'a> {
             mode,
             owner,
             group,
+            attributes,
             exhaustive,
             on_drift,
             severity,
         } = directory;
-        let uid = id(&mut self.users, owner, self.basis, self.problems);
-        let gid = id(&mut self.groups, group, self.basis, self.problems);
+        let uid = id(
+            &mut self.users,
+            owner,
+            "owner: 1000",
+            self.basis,
+            self.problems,
+        );
+        let gid = id(
+            &mut self.groups,
+            group,
+            "group: 1000",
+            self.basis,
+            self.problems,
+        );
+        let attributes = self.attributes(attributes);
         let exhaustive = exhaustive.as_ref().map(|said| Exhaustive {
             declared: BTreeSet::new(),
             ignore: said.ignore.clone(),
@@ -228,8 +275,19 @@ impl<'a> Resolve<'a> {
             mode: *mode,
             uid: uid?,
             gid: gid?,
+            attributes: attributes?,
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
+    }
+
+    fn attributes(&mut self, said: &policy::Attributes) -> Option<Attributes> {
+        let mut names = Names {
+            users: &mut self.users,
+            groups: &mut self.groups,
+            basis: self.basis,
+            problems: self.problems,
+        };
+        names.attributes(said)
     }
 
     fn content(&mut self, content: &Spanned<Said>) -> Option<Bytes> {
@@ -264,6 +322,7 @@ fn declared(
         mode: None,
         uid: None,
         gid: None,
+        attributes: Attributes::default(),
         // The command line counts more than the path's own word, that more than its policy's.
         on_drift: asked.or(said.0).unwrap_or(policy.mode),
         severity: said.1,
@@ -309,12 +368,13 @@ fn digests(contents: &[Option<Bytes>]) -> Option<Vec<blake3::Hash>> {
 fn id(
     accounts: &mut Accounts<'_>,
     principal: &Option<Spanned<Principal>>,
+    example: &str,
     basis: &mut Basis,
     problems: &mut Problems,
 ) -> Option<Option<u32>> {
     match principal
         .as_ref()
-        .map(|principal| accounts.id(principal, basis))
+        .map(|principal| accounts.id(principal, example, basis))
     {
         None => Some(None),
         Some(Ok(id)) => Some(Some(id)),

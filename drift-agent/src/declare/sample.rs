@@ -6,7 +6,7 @@ use std::{
     time::Duration,
 };
 
-use super::{ActivePolicy, Backoff, Content, Declared, Mode, Position, Severity, Target};
+use super::{ActivePolicy, Backoff, Content, Declared, Guard, Mode, Position, Severity, Target};
 
 /// A path of the policy "p", to be healed at once; nothing else is declared of it.
 pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
@@ -17,16 +17,21 @@ pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
             version: "1.0.0".into(),
             digest: blake3::hash(b""),
             mode: Mode::Heal,
-            backoff: Backoff {
-                first: Duration::ZERO,
-                factor: 1,
-                cap: Duration::ZERO,
+            guard: Guard {
+                backoff: Backoff {
+                    first: Duration::ZERO,
+                    factor: 1,
+                    cap: Duration::ZERO,
+                },
+                fight: None,
+                ..Guard::default()
             },
         }),
         target,
         mode: None,
         uid: None,
         gid: None,
+        attributes: super::Attributes::default(),
         on_drift: Mode::Heal,
         severity: Severity::default(),
         at: Position {

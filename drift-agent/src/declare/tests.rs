@@ -4,7 +4,6 @@ use std::{
     fs,
     os::unix::fs::{FileTypeExt, symlink},
     path::{Path, PathBuf},
-    time::Duration,
 };
 
 use tempfile::TempDir;
@@ -119,11 +118,7 @@ fn a_folder_becomes_a_snapshot() {
             version: "1.2.0".into(),
             digest: policy.digest,
             mode: Mode::Heal,
-            backoff: Backoff {
-                first: Duration::from_secs(2),
-                factor: 3,
-                cap: Duration::from_secs(300)
-            },
+            guard: Guard::default(),
         }
     );
     let paths: Vec<&Path> = files.iter().map(|file| &*file.path).collect();
@@ -279,6 +274,50 @@ fn a_mounted_config_map_is_a_policy_folder() {
     place.link("..data/web.yaml", "policies/web.yaml");
     place.link("..data/a.conf", "policies/a.conf");
     assert_eq!(&*content(&place.loaded().files[0]).bytes, b"a");
+}
+
+#[test]
+fn names_in_access_lists_become_ids_and_each_is_named_once() {
+    let place = Place::new();
+    let declare = |acl: &str| {
+        place.write(
+            "policies/web.yaml",
+            POLICY.to_owned()
+                + "---\n"
+                + &version(&format!(
+                    "    - path: /etc/a\n      content: {{inline: a}}\n      acl: [user::rw-, group::r--, mask::r--, other::---, {acl}]\n"
+                )),
+        );
+    };
+    declare("user:app:r--, 'user:7:-', group:web:r--");
+    let snapshot = place.loaded();
+    let [Attribute { name, expect }] = &snapshot.files[0].attributes.named[..] else {
+        panic!("one attribute")
+    };
+    assert_eq!(name.to_bytes(), b"system.posix_acl_access");
+    let Expect::Access(acl) = expect else {
+        panic!("an access list")
+    };
+    assert_eq!(acl.users, [(7, 0), (1000, 4)]);
+    assert_eq!(acl.groups, [(1002, 4)]);
+    declare("user:app:r--, 'user:1000:r--', group:wen:r--");
+    place.refused(
+        "invalid",
+        "error: two entries of the access list are about user 1000
+   --> policies/web.yaml:15:59
+    |
+ 15 | …[user::rw-, group::r--, mask::r--, other::---, user:app:r--, 'user:1000:r--', group:wen:r--]
+    |                                                 ^^^^^^^^^^^^
+    = remove one of them
+
+error: there is no group `wen`, did you mean `web`?
+   --> policies/web.yaml:15:90
+    |
+ 15 | …[user::rw-, group::r--, mask::r--, other::---, user:app:r--, 'user:1000:r--', group:wen:r--]
+    |                                                                                ^^^^^^^^^^^^^
+    = looked in root/etc/group; an id needs no name there: `group:1000:r--`
+2 problems in 1 of 1 file.",
+    );
 }
 
 #[test]

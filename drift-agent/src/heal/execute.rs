@@ -10,12 +10,12 @@ use rustix::{
 use thiserror::Error;
 
 use crate::{
-    declare::{Declared, Target},
-    observe::{Host, Stat},
+    declare::{Declared, HardLinks, Target},
+    observe::{Host, Place, Stat},
     report::FileType,
 };
 
-use super::{action::Action, other, replace};
+use super::{action::Action, attribute, other, replace};
 
 /// What was written, for the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -95,7 +95,7 @@ pub fn execute(
     observed: Option<&Stat>,
 ) -> Result<Healed, HealError> {
     match action {
-        Action::Attributes => attributes(host, declared),
+        Action::Attributes => attributes(host, declared, observed),
         Action::Remove => other::absent(host, declared),
         Action::Clear(names) => other::clear(host, declared, names),
         Action::Replace => match &declared.target {
@@ -111,14 +111,18 @@ pub fn execute(
     }
 }
 
-/// Mode and owner of what is there, through one descriptor.
-fn attributes(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
+/// Attributes of what is there, through one descriptor.
+fn attributes(
+    host: &Host,
+    declared: &Declared,
+    observed: Option<&Stat>,
+) -> Result<Healed, HealError> {
     let (parent, name) = parent_and_name(&declared.path)?;
     let dir = host
         .directory(parent, OFlags::PATH)
         .map_err(|error| unreachable_parent(parent, error))?;
     if let Target::Symlink(_) = declared.target {
-        return other::owner(&dir, &name, declared).map(|()| Healed::default());
+        return other::link_attributes(&dir, &name, declared).map(|()| Healed::default());
     }
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
@@ -130,21 +134,36 @@ fn attributes(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
         rustix::fs::ResolveFlags::NO_SYMLINKS,
     )
     .map_err(HealError::at("open the file"))?;
-    set_attributes(file.as_fd(), declared)?;
+    if let Target::File(content) = &declared.target
+        && content.hard_links == HardLinks::Report
+        && fstat(&file).is_ok_and(|stat| stat.st_nlink > 1)
+    {
+        return replace::replace(host, declared, content, observed);
+    }
+    attribute::without_flags(file.as_fd(), declared, || {
+        set_attributes(file.as_fd(), declared)
+    })?;
     fsync(&file).map_err(HealError::at("sync the file"))?;
     Ok(Healed::default())
 }
 
-/// Owner before mode: a change of owner clears the setuid and setgid bits.
+/// Owner before mode: a change of owner clears the setuid and setgid bits, and capabilities. Access lists after the mode, which sets their mask. The flags are
+/// left to the caller.
 pub(super) fn set_attributes(file: BorrowedFd<'_>, declared: &Declared) -> Result<(), HealError> {
     // The mode as it is must survive the change of owner where none is declared.
     let before = fstat(file)
         .map_err(HealError::at("look at the file"))?
         .st_mode
         & 0o7777;
+    let before = attribute::mode_alone(file, declared, before);
+    let capabilities = attribute::undeclared_capabilities(file, declared);
     set_owner(file, declared.uid, declared.gid)?;
     fchmod(file, Mode::from_raw_mode(declared.mode.unwrap_or(before)))
-        .map_err(HealError::at("set the mode"))
+        .map_err(HealError::at("set the mode"))?;
+    if let Some(capabilities) = capabilities {
+        attribute::put_capabilities(file, &capabilities)?;
+    }
+    attribute::set(Place::Open(file), declared)
 }
 
 /// Asks for a change only where there is one: who may not give files away can still heal all else.

@@ -11,9 +11,13 @@ use rustix::{
     io::Errno,
 };
 
-use crate::{declare::Declared, observe::Host};
+use crate::{
+    declare::Declared,
+    observe::{Host, Place},
+};
 
 use super::{
+    attribute,
     execute::{
         HealError, Healed, directory_for_writing, parent_and_name, set_attributes,
         unreachable_parent,
@@ -47,20 +51,24 @@ pub(super) fn stage_link(
     let temporary = temporary_name(&declared.path);
     remove_stale(dir, &temporary)?;
     symlinkat(target, dir, &temporary).map_err(HealError::at("make a link"))?;
-    owner(dir, &temporary, declared)
+    link_attributes(dir, &temporary, declared)
 }
 
-/// Sets the owner of a link itself.
-pub(super) fn owner(dir: &OwnedFd, name: &OsString, declared: &Declared) -> Result<(), HealError> {
-    if declared.uid.is_none() && declared.gid.is_none() {
-        return Ok(());
+/// Sets the owner and the attributes of a link itself.
+pub(super) fn link_attributes(
+    dir: &OwnedFd,
+    name: &OsString,
+    declared: &Declared,
+) -> Result<(), HealError> {
+    if declared.uid.is_some() || declared.gid.is_some() {
+        let (uid, gid) = (
+            declared.uid.map(Uid::from_raw),
+            declared.gid.map(Gid::from_raw),
+        );
+        chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+            .map_err(HealError::at("set the owner of the link"))?;
     }
-    let (uid, gid) = (
-        declared.uid.map(Uid::from_raw),
-        declared.gid.map(Gid::from_raw),
-    );
-    chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
-        .map_err(HealError::at("set the owner of the link"))
+    attribute::set(Place::Named(dir.as_fd(), name), declared)
 }
 
 /// Makes a directory in place of whatever stands there: complete before it has its name.
@@ -68,21 +76,32 @@ pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, Heal
     let (healed, dir, name) = place(host, declared)?;
     if let Ok(there) = host.directory(&declared.path, OFlags::RDONLY) {
         // Made meanwhile: by somebody, or for a declared file in it. What is in it is not ours to move.
-        set_attributes(there.as_fd(), declared)?;
+        attribute::without_flags(there.as_fd(), declared, || {
+            set_attributes(there.as_fd(), declared)
+        })?;
         fsync(&there).map_err(HealError::at("sync the directory"))?;
         return Ok(healed);
     }
     let temporary = temporary_name(&declared.path);
-    let made = stage_directory(&dir, declared).and_then(|()| {
+    let mut stands = None;
+    let made = stage_directory(&dir, declared).and_then(|made| {
+        stands = attribute::lift_named(&dir, &name, declared)?;
         exchange(&dir, &temporary, &name)?;
-        fsync(&dir).map_err(HealError::at("sync the directory"))
+        fsync(&dir).map_err(HealError::at("sync the directory"))?;
+        Ok(made)
     });
-    tidied(made, &dir, &temporary)?;
+    if let (Err(_), Some(stands)) = (&made, stands) {
+        // The first error is the one to tell; that they are not there is seen by the next look.
+        let _seen_later = attribute::put_flags(stands.as_fd(), declared);
+    }
+    let made = tidied(made, &dir, &temporary)?;
+    attribute::put_flags(made.as_fd(), declared)?;
+    fsync(&made).map_err(HealError::at("sync the directory"))?;
     Ok(healed)
 }
 
-/// Puts a directory as declared under the temporary name.
-pub(super) fn stage_directory(dir: &OwnedFd, declared: &Declared) -> Result<(), HealError> {
+/// Puts a directory as declared under the temporary name, but for its flags.
+pub(super) fn stage_directory(dir: &OwnedFd, declared: &Declared) -> Result<OwnedFd, HealError> {
     let temporary = temporary_name(&declared.path);
     remove_stale(dir, &temporary)?;
     mkdirat(dir, &temporary, Mode::from_raw_mode(0o700))
@@ -90,7 +109,7 @@ pub(super) fn stage_directory(dir: &OwnedFd, declared: &Declared) -> Result<(), 
     fill(dir, &temporary, declared)
 }
 
-fn fill(dir: &OwnedFd, temporary: &OsString, declared: &Declared) -> Result<(), HealError> {
+fn fill(dir: &OwnedFd, temporary: &OsString, declared: &Declared) -> Result<OwnedFd, HealError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let made = rustix::fs::openat(dir, temporary, flags, Mode::empty())
         .map_err(HealError::at("open the new directory"))?;
@@ -98,7 +117,8 @@ fn fill(dir: &OwnedFd, temporary: &OsString, declared: &Declared) -> Result<(), 
     let mode = Mode::from_raw_mode(declared.mode.unwrap_or(DEFAULT_MODE));
     rustix::fs::fchmod(&made, mode).map_err(HealError::at("set the mode"))?;
     set_attributes(made.as_fd(), declared)?;
-    fsync(&made).map_err(HealError::at("sync the directory"))
+    fsync(&made).map_err(HealError::at("sync the directory"))?;
+    Ok(made)
 }
 
 /// Exchanges the new directory with what stands there, and removes that: at no moment there is nothing.
@@ -146,12 +166,14 @@ pub(super) fn clear(
         .directory(&declared.path, OFlags::RDONLY)
         .map_err(|error| unreachable_parent(&declared.path, error))?;
     let mut first = Ok(());
-    for name in names {
-        let removed = remove(&dir, name).map_err(HealError::at("remove what may not be there"));
-        // One that cannot be removed must not keep the others there.
-        first = first.and(removed.map(drop));
-    }
-    set_attributes(dir.as_fd(), declared)?;
+    attribute::without_flags(dir.as_fd(), declared, || {
+        for name in names {
+            let removed = remove(&dir, name).map_err(HealError::at("remove what may not be there"));
+            // One that cannot be removed must not keep the others there.
+            first = std::mem::replace(&mut first, Ok(())).and(removed.map(drop));
+        }
+        set_attributes(dir.as_fd(), declared)
+    })?;
     fsync(&dir).map_err(HealError::at("sync the directory"))?;
     first.map(|()| Healed::default())
 }

@@ -47,14 +47,21 @@ impl Impossible {
     }
 }
 
-/// The drifts that the policy wants to be put back: what nobody declared in a directory stays there unless it says otherwise.
+/// The drifts that the policy wants to be put back, and that can be: what nobody declared in a directory stays there unless it says otherwise, other names of a file stay, and
+/// attributes that the file system does not have are `out_of_reach`.
 #[must_use]
-pub fn healable(declared: &Declared, drifts: &[Drift]) -> Vec<Drift> {
+pub fn healable(declared: &Declared, drifts: &[Drift], out_of_reach: bool) -> Vec<Drift> {
     let reports = match &declared.target {
         Target::Directory(Some(exhaustive)) => !exhaustive.removes,
         Target::Directory(None) | Target::File(_) | Target::Symlink(_) | Target::Absent => false,
     };
-    let kept = |drift: &Drift| !(reports && *drift == Drift::Unexpected);
+    let kept = |drift: &Drift| match drift {
+        Drift::Unexpected => !reports,
+        // Nobody says which of the names is the one too many.
+        Drift::Hardlinked => false,
+        Drift::Xattr => !out_of_reach,
+        _ => true,
+    };
     drifts.iter().copied().filter(kept).collect()
 }
 
@@ -81,7 +88,7 @@ pub fn plan(drifts: &[Drift], found: &Found) -> Result<Action, Impossible> {
                     | Found::File(_) => Action::Remove,
                 };
             }
-            Drift::Mode | Drift::Owner => {}
+            Drift::Mode | Drift::Owner | Drift::Xattr | Drift::Hardlinked => {}
         }
     }
     Ok(action)
@@ -101,6 +108,7 @@ mod tests {
         for (drifts, expected) in [
             (&[Drift::Mode][..], Ok(Action::Attributes)),
             (&[Drift::Mode, Drift::Owner], Ok(Action::Attributes)),
+            (&[Drift::Xattr], Ok(Action::Attributes)),
             (&[Drift::Content], Ok(Action::Replace)),
             (&[Drift::Content, Drift::Mode], Ok(Action::Replace)),
             (&[Drift::LinkTarget, Drift::Owner], Ok(Action::Replace)),
@@ -129,10 +137,14 @@ mod tests {
             sample::declared("/etc/d", Target::Directory(Some(exhaustive)))
         };
         let drifts = [Drift::Unexpected, Drift::Mode];
-        assert_eq!(healable(&directory(true), &drifts), drifts);
-        assert_eq!(healable(&directory(false), &drifts), [Drift::Mode]);
+        assert_eq!(healable(&directory(true), &drifts, false), drifts);
+        assert_eq!(healable(&directory(false), &drifts, false), [Drift::Mode]);
         let absent = sample::declared("/etc/a", Target::Absent);
-        assert_eq!(healable(&absent, &drifts), drifts);
+        assert_eq!(healable(&absent, &drifts, false), drifts);
+        let drifts = [Drift::Mode, Drift::Xattr];
+        assert_eq!(healable(&absent, &drifts, true), [Drift::Mode]);
+        assert_eq!(healable(&absent, &drifts, false), drifts);
+        let drifts = [Drift::Unexpected, Drift::Mode];
 
         let names = vec!["x".into()];
         let found = Found::Directory(Unexpected {

@@ -1,7 +1,8 @@
 //! Replace one file: at any instant, and after a power cut, the path is wholly old or wholly new.
 //!
 //! A nameless file in the same directory; content; owner, then mode, then extended attributes (a change of owner clears setuid, a write clears capabilities);
-//! read back; sync; a temporary name; rename; sync of the directory. Never a moment with a wrong owner or mode under the declared name.
+//! read back; sync; a temporary name; rename; sync of the directory. Never a moment with a wrong owner, mode, access list or label under the declared name. Only
+//! the flags come after the name: what is immutable cannot be given one.
 
 use std::{
     ffi::{CString, OsStr, OsString},
@@ -11,10 +12,11 @@ use std::{
     path::Path,
 };
 
+use drift_common::policy::ACCESS_ACL;
 use rustix::{
     fs::{
         AtFlags, CWD, Mode, OFlags, ResolveFlags, XattrFlags, fchmod, fgetxattr, flistxattr,
-        fsetxattr, fsync, linkat, openat, openat2, renameat, unlinkat,
+        fremovexattr, fsetxattr, fsync, linkat, openat, openat2, renameat, unlinkat,
     },
     io::Errno,
     process::geteuid,
@@ -25,8 +27,11 @@ use crate::{
     observe::Stat,
 };
 
-use super::execute::{HealError, Healed, directory_for_writing, parent_and_name, set_owner};
-use crate::observe::Host;
+use super::{
+    attribute,
+    execute::{HealError, Healed, directory_for_writing, parent_and_name, set_owner},
+};
+use crate::observe::{Host, Place};
 
 /// What a missing file gets where nothing is declared.
 const DEFAULT_MODE: u32 = 0o644;
@@ -52,32 +57,43 @@ pub fn replace(
     let (parent, name) = parent_and_name(&declared.path)?;
     let dir = directory_for_writing(host, parent, &mut healed.notes)?;
     let temporary = temporary_name(&declared.path);
-    let result = stage(&dir, &name, declared, content, like)
-        .and_then(|()| rename_over(&dir, &temporary, &name));
+    let mut lifted = None;
+    let result = stage(&dir, &name, declared, content, like).and_then(|file| {
+        lifted = attribute::lift_named(&dir, &name, declared)?;
+        rename_over(&dir, &temporary, &name).map(|()| file)
+    });
+    if let (Err(_), Some(stands)) = (&result, lifted) {
+        // The first error is the one to tell; that they are not there is seen by the next look.
+        let _seen_later = attribute::put_flags(stands.as_fd(), declared);
+    }
     if result.is_err() {
         // The first error is the one to tell. What could not be removed is removed at the next heal, or at the next start.
         let _kept_until_then = unlinkat(&dir, &temporary, AtFlags::empty());
     }
-    result?;
+    let file = result?;
+    if declared.attributes.flags.is_some() {
+        attribute::put_flags(file.as_fd(), declared)?;
+        fsync(&file).map_err(HealError::at("sync the file"))?;
+    }
     Ok(healed)
 }
 
 /// Puts a file as declared under the temporary name beside `name`: complete, synced and read back. The name itself lasts when the directory is
-/// synced. On an error something may be left under it.
+/// synced. Its flags are still to be set. On an error something may be left under the temporary name.
 pub(super) fn stage(
     dir: &OwnedFd,
     name: &OsString,
     declared: &Declared,
     content: &Content,
     like: Option<&Stat>,
-) -> Result<(), HealError> {
+) -> Result<File, HealError> {
     let temporary = temporary_name(&declared.path);
     let (mut file, named) = new_file(dir, &temporary)?;
     fill(&mut file, dir, name, declared, content, like)?;
-    if named {
-        return Ok(());
+    if !named {
+        give_name(&file, dir, &temporary)?;
     }
-    give_name(&file, dir, &temporary)
+    Ok(file)
 }
 
 /// A nameless file, or, where the file system has none, one with the temporary name.
@@ -132,22 +148,32 @@ fn fill(
             None => HealError::Io { step, source },
         }
     };
+    let old = match like {
+        Some(_) => old_file(dir, name)?,
+        None => None,
+    };
+    if let Some(old) = &old {
+        // Before the content: some of them say how that is kept.
+        attribute::copy_flags(old.as_fd(), file.as_fd());
+    }
     file.write_all(&content.bytes).map_err(io("write"))?;
-    let mode = declared
-        .mode
-        .or(like.map(|stat| stat.mode))
-        .unwrap_or(DEFAULT_MODE);
+    let as_it_was = like.map(|stat| match &old {
+        Some(old) => attribute::mode_alone(old.as_fd(), declared, stat.mode),
+        None => stat.mode,
+    });
+    let mode = declared.mode.or(as_it_was).unwrap_or(DEFAULT_MODE);
     // An agent that is not root leaves what nobody said as it is.
     let root = geteuid().is_root().then_some(0);
     let uid = declared.uid.or(like.map(|stat| stat.uid)).or(root);
     let gid = declared.gid.or(like.map(|stat| stat.gid)).or(root);
     set_owner(file.as_fd(), uid, gid)?;
     fchmod(&*file, Mode::from_raw_mode(mode)).map_err(HealError::at("set the mode"))?;
-    if like.is_some() {
-        copy_attributes(dir, name, file.as_fd())?;
+    if let Some(old) = &old {
+        copy_attributes(old.as_fd(), file.as_fd(), declared)?;
         // An access list brings the group bits of its mask along.
         fchmod(&*file, Mode::from_raw_mode(mode)).map_err(HealError::at("set the mode"))?;
     }
+    attribute::set(Place::Open(file.as_fd()), declared)?;
     file.seek(SeekFrom::Start(0)).map_err(io("read back"))?;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = [0; 64 << 10];
@@ -161,24 +187,36 @@ fn fill(
             Err(error) => return Err(io("read back")(error)),
         }
     }
-    if hasher.finalize() != content.digest {
+    if hasher.finalize() != content.digest || !attribute::are_set(file.as_fd(), declared)? {
         return Err(HealError::ReadBack);
     }
     fsync(&*file).map_err(HealError::at("sync the file"))
 }
 
-/// Extended attributes that nobody declared stay: labels, access lists, capabilities, the users' own.
-fn copy_attributes(dir: &OwnedFd, name: &OsString, to: BorrowedFd<'_>) -> Result<(), HealError> {
+/// The regular file that is to be replaced; `None` where it is gone since it was looked at, and there is nothing to keep.
+fn old_file(dir: &OwnedFd, name: &OsString) -> Result<Option<OwnedFd>, HealError> {
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    let from = match openat2(dir, name, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
-        Ok(from) => from,
-        // Gone since it was looked at: nothing to keep.
-        Err(Errno::NOENT | Errno::LOOP) => return Ok(()),
-        Err(error) => return Err(HealError::at("open the old file")(error)),
-    };
+    match openat2(dir, name, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Ok(old) => Ok(Some(old)),
+        Err(Errno::NOENT | Errno::LOOP) => Ok(None),
+        Err(error) => Err(HealError::at("open the old file")(error)),
+    }
+}
+
+/// Extended attributes that nobody declared stay: labels, access lists, capabilities, the users' own.
+fn copy_attributes(
+    from: BorrowedFd<'_>,
+    to: BorrowedFd<'_>,
+    declared: &Declared,
+) -> Result<(), HealError> {
+    // One that the directory gives to what is new in it, and the old file did not have.
+    match fremovexattr(to, ACCESS_ACL) {
+        Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
+        Err(error) => return Err(HealError::at("remove the directory's access list")(error)),
+    }
     let mut names = vec![0u8; MOST_XATTR];
-    let length = match flistxattr(&from, &mut names[..]) {
+    let length = match flistxattr(from, &mut names[..]) {
         Ok(length) => length,
         Err(Errno::OPNOTSUPP) => return Ok(()),
         Err(error) => return Err(HealError::at("list the old file's attributes")(error)),
@@ -186,12 +224,12 @@ fn copy_attributes(dir: &OwnedFd, name: &OsString, to: BorrowedFd<'_>) -> Result
     let mut value = vec![0u8; MOST_XATTR];
     for attribute in names[..length]
         .split(|byte| *byte == 0)
-        .filter(|name| !name.is_empty())
+        .filter(|name| !name.is_empty() && !declared.attributes.has(name))
     {
         let Ok(attribute) = CString::new(attribute) else {
             continue;
         };
-        let length = match fgetxattr(&from, &*attribute, &mut value[..]) {
+        let length = match fgetxattr(from, &*attribute, &mut value[..]) {
             Ok(length) => length,
             // Removed since it was listed, or one that this file system only pretends to have.
             Err(Errno::NODATA | Errno::OPNOTSUPP) => continue,

@@ -1,5 +1,7 @@
 //! Whatever stands there: plan, execute, look again.
 
+mod attributes;
+
 use std::{
     fs,
     os::unix::fs::{PermissionsExt, symlink},
@@ -25,7 +27,11 @@ fn look(declared: &Declared) -> Observed {
 /// Heals once, and says what is left.
 fn heal(declared: &Declared) -> Result<Vec<Drift>, HealError> {
     let observed = look(declared);
-    let drifts = healable(declared, &differences(declared, &observed));
+    let drifts = healable(
+        declared,
+        &differences(declared, &observed),
+        crate::compare::attribute::out_of_reach(declared, &observed),
+    );
     if !drifts.is_empty() {
         let action = plan(&drifts, &observed.found).unwrap();
         execute(&host(), declared, &action, observed.stat.as_ref())?;
@@ -146,4 +152,47 @@ fn what_nobody_declared_goes_only_where_that_is_said() {
     let error = heal(&exhaustive(true)).unwrap_err();
     assert_eq!(error.reason(), "directory-in-the-way");
     assert!(path.join("a-full/x").exists() && !path.join("stray").exists());
+}
+
+/// B022, B023: what is there under a name that nobody declared is not changed, and two declared names of one file come apart.
+#[test]
+fn a_file_with_another_name_is_replaced_and_the_other_name_keeps_what_it_had() {
+    use std::os::unix::fs::MetadataExt;
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other) = (dir.path().join("p"), dir.path().join("other"));
+    let state = |path: &Path| {
+        let metadata = fs::metadata(path).unwrap();
+        (metadata.permissions().mode() & 0o7777, metadata.nlink())
+    };
+    let declare = |path: &Path, mode, allowed| {
+        let mut content = crate::declare::Content::exact((*b"x").into());
+        if allowed {
+            content.hard_links = crate::declare::HardLinks::Allow;
+        }
+        Declared {
+            mode: Some(mode),
+            ..sample::declared(path, Target::File(content))
+        }
+    };
+    fs::write(&path, "x").unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o640)).unwrap();
+    fs::hard_link(&path, &other).unwrap();
+    // By itself it is told, and stays.
+    let reports = declare(&path, 0o640, false);
+    assert_eq!(heal(&reports).unwrap(), [Drift::Hardlinked]);
+    let allows = declare(&path, 0o600, true);
+    assert_eq!(heal(&allows).unwrap(), []);
+    assert_eq!((state(&path), state(&other)), ((0o600, 2), (0o600, 2)));
+    assert_eq!(heal(&reports).unwrap(), []);
+    assert_eq!((state(&path), state(&other)), ((0o640, 1), (0o600, 1)));
+
+    fs::remove_file(&other).unwrap();
+    fs::hard_link(&path, &other).unwrap();
+    let (one, two) = (declare(&path, 0o600, false), declare(&other, 0o644, false));
+    for _ in 0..3 {
+        for declared in [&one, &two] {
+            assert_eq!(heal(declared).unwrap(), []);
+        }
+    }
+    assert_eq!((state(&path), state(&other)), ((0o600, 1), (0o644, 1)));
 }

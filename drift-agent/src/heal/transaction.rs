@@ -11,6 +11,7 @@ mod apply;
 mod stage;
 
 use std::{
+    os::fd::AsFd,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -26,7 +27,11 @@ use crate::{
     store::{Directory, Holding, Journal, Moved, Stage, Store, StoreError},
 };
 
-use super::execute::HealError;
+use super::{
+    action::Action,
+    attribute,
+    execute::{HealError, execute},
+};
 
 /// Tries of what must happen, after the commit, and the time between them.
 const TRIES: u32 = 4;
@@ -144,12 +149,13 @@ pub fn run(
         entries: steps.iter().map(stage::entry).collect(),
     };
     let mut finished = Finished::default();
+    let mut lifted = stage::Lifted::new();
     let staged = store
         .write_journal(&journal)
         .map_err(TransactionError::Journal)
-        .and_then(|()| stage::all(host, &steps, &mut finished.notes));
+        .and_then(|()| stage::all(host, &steps, &mut finished.notes, &mut lifted));
     if let Err(error) = staged {
-        give_up(host, store, &journal);
+        give_up(host, store, &journal, &lifted);
         return Err(error);
     }
     journal.stage = Stage::Committed;
@@ -159,10 +165,13 @@ pub fn run(
         if store.write_journal(&journal).is_err() {
             return Err(TransactionError::Doubt(error));
         }
-        give_up(host, store, &journal);
+        give_up(host, store, &journal, &lifted);
         return Err(TransactionError::Journal(error));
     }
     finished.left = forward(host, store, &journal, false);
+    if finished.left.is_empty() {
+        finish(host, &steps);
+    }
     Ok(finished)
 }
 
@@ -214,13 +223,34 @@ pub fn recover(host: &Host, store: &Store) -> Result<Option<Finished>, StoreErro
 }
 
 /// Nothing is committed: what was staged goes.
-fn give_up(host: &Host, store: &Store, journal: &Journal) {
+fn give_up(host: &Host, store: &Store, journal: &Journal, lifted: &stage::Lifted<'_>) {
+    for (stands, declared) in lifted {
+        if let Err(error) = attribute::put_flags(stands.as_fd(), declared) {
+            warn!("flags that were taken away are not there again: {error}");
+        }
+    }
     let dropped = stage::drop_all(host, journal)
         .map_err(|error| error.to_string())
         .and_then(|()| store.end_journal().map_err(|error| error.to_string()));
     if let Err(error) = dropped {
         // The journal says what to remove.
         warn!("what was staged is removed at the next start: {error}");
+    }
+}
+
+/// What cannot be staged: flags, which would keep a file from taking its name, and attributes of directories beside mode and owner. After a crash the look
+/// at the start finds that they are not there.
+fn finish(host: &Host, steps: &[Step]) {
+    for step in steps {
+        let declared = match step {
+            Step::Put { declared, .. } if declared.attributes.flags.is_some() => declared,
+            Step::Attributes(declared) => declared,
+            Step::Put { .. } | Step::Remove(_) => continue,
+        };
+        if let Err(error) = execute(host, declared, &Action::Attributes, None) {
+            let path = drift_common::escape::path(&declared.path);
+            warn!("the attributes of {path} are left to the look that follows: {error}");
+        }
     }
 }
 

@@ -11,19 +11,21 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
+    sync::Mutex,
 };
 
-use drift_common::abi::Key;
+use drift_common::{abi::Key, escape};
 use rustix::{
     fs::{
-        AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, StatxFlags, openat, openat2, readlinkat,
-        statx,
+        AtFlags, CWD, Dir, Mode, OFlags, ResolveFlags, StatxAttributes, StatxFlags, openat,
+        openat2, readlinkat, statx,
     },
     io::Errno,
 };
 
+use super::attribute::{Place, Reading, read_all as read_attributes};
 use crate::{
-    declare::{Declared, Exhaustive, Target, without_final_newline},
+    declare::{Declared, Exhaustive, Flags, Target, without_final_newline},
     probe::Watch,
     report::FileType,
 };
@@ -35,6 +37,8 @@ const TRIES: usize = 4;
 #[derive(Debug)]
 pub struct Host {
     root: OwnedFd,
+    /// File systems of which was said that they do not have what is declared.
+    told: Mutex<BTreeSet<(u32, u32)>>,
 }
 
 /// No component of a declared path may be a link: a link that somebody plants would otherwise decide what is read and written.
@@ -48,7 +52,22 @@ impl Host {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Host {
             root: openat(CWD, root, flags, Mode::empty())?,
+            told: Mutex::default(),
         })
+    }
+
+    /// Says that the file system of `path` does not have what is declared there: once for each file system.
+    fn tell_unsupported(&self, path: &Path, dev: (u32, u32)) {
+        let Ok(mut told) = self.told.lock() else {
+            return; // a thread that held it has panicked: nothing depends on this
+        };
+        if told.len() < MOST_TOLD && told.insert(dev) {
+            let (major, minor) = dev;
+            log::warn!(
+                "the file system of {} (device {major}:{minor}) does not have attributes that are declared there: they drift (xattr), and are not put back",
+                escape::path(path)
+            );
+        }
     }
 
     /// A directory, reached without a link in its way. `flags` beside `O_DIRECTORY`.
@@ -92,6 +111,8 @@ pub struct Stat {
     pub gid: u32,
     pub size: u64,
     pub links: u32,
+    /// `None`: the file system does not say.
+    pub flags: Option<Flags>,
     pub ino: u64,
     /// (major, minor) as user space sees it.
     pub dev: (u32, u32),
@@ -127,6 +148,9 @@ pub struct Unexpected {
     pub count: usize,
 }
 
+/// File systems that are told of.
+const MOST_TOLD: usize = 256;
+
 /// Names that are kept of what may not be in a directory.
 pub const MOST_NAMES: usize = 1024;
 
@@ -138,6 +162,8 @@ pub struct Observed {
     pub body: Option<blake3::Hash>,
     /// Of what stands there itself, not of what a link leads to.
     pub stat: Option<Stat>,
+    /// What stands in each of the declared extended attributes.
+    pub attributes: Vec<Reading>,
     /// The kernel's name of the file and of its directory, where probes tell it.
     pub known: Known,
     /// How many had the file open for writing, where probes tell it.
@@ -168,7 +194,21 @@ pub fn observe(
         }
         observed = once(host, declared, watch, rekey);
     }
+    if let Some(stat) = &observed.stat
+        && is_unsupported(declared, &observed.attributes, stat)
+    {
+        host.tell_unsupported(&declared.path, stat.dev);
+    }
     observed
+}
+
+/// Whether something is declared to be there which the file system does not have.
+fn is_unsupported(declared: &Declared, readings: &[Reading], stat: &Stat) -> bool {
+    let mut named = declared.attributes.named.iter().zip(readings);
+    let flags = declared.attributes.flags.unwrap_or_default();
+    named.any(|(attribute, reading)| {
+        *reading == Reading::Unsupported && attribute.expect.needs_an_attribute()
+    }) || stat.flags.is_none() && flags != Flags::default()
 }
 
 fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
@@ -177,6 +217,7 @@ fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_
         found: Found::Absent,
         body: None,
         stat: None,
+        attributes: Vec::new(),
         known: Known::default(),
         writers: 0,
     };
@@ -194,14 +235,7 @@ fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_
         }
     };
     observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
-    match read(
-        parent.as_fd(),
-        name,
-        &declared.target,
-        watch,
-        &mut observed,
-        rekey,
-    ) {
+    match read(parent.as_fd(), name, declared, watch, &mut observed, rekey) {
         Ok(found) => observed.found = found,
         Err(error) => observed.found = failed(&error),
     }
@@ -228,11 +262,13 @@ fn failed(error: &io::Error) -> Found {
 fn read(
     parent: BorrowedFd<'_>,
     name: &OsStr,
-    target: &Target,
+    declared: &Declared,
     watch: Option<&Watch>,
     observed: &mut Observed,
     rekey: Rekey<'_>,
 ) -> io::Result<Found> {
+    let target = &declared.target;
+    let named = &declared.attributes.named[..];
     let before = match stat_at(parent, name) {
         Ok(stat) => stat,
         Err(error) => {
@@ -247,7 +283,16 @@ fn read(
         (other, _) => {
             rekey(&observed.known);
             return match other {
-                FileType::Symlink => link(parent, name),
+                FileType::Symlink => {
+                    let found = link(parent, name)?;
+                    if let (Found::Link(_), false) = (&found, named.is_empty()) {
+                        observed.attributes = read_attributes(Place::Named(parent, name), named);
+                        if stat_at(parent, name).ok() != Some(before) {
+                            return Ok(Found::Unstable);
+                        }
+                    }
+                    Ok(found)
+                }
                 other => Ok(Found::Other(other)),
             };
         }
@@ -281,6 +326,7 @@ fn read(
     if opened.file_type != before.file_type {
         return Ok(Found::Unstable);
     }
+    observed.attributes = read_attributes(Place::Open(file.as_fd()), named);
     let found = match target {
         Target::File(content) => {
             if opened.size > content.max_size {
@@ -413,6 +459,7 @@ impl From<rustix::fs::Statx> for Stat {
             gid: statx.stx_gid,
             size: statx.stx_size,
             links: statx.stx_nlink,
+            flags: flags(&statx),
             ino: statx.stx_ino,
             dev: (statx.stx_dev_major, statx.stx_dev_minor),
             times: Times {
@@ -421,6 +468,17 @@ impl From<rustix::fs::Statx> for Stat {
             },
         }
     }
+}
+
+fn flags(statx: &rustix::fs::Statx) -> Option<Flags> {
+    let (immutable, append) = (StatxAttributes::IMMUTABLE, StatxAttributes::APPEND);
+    statx
+        .stx_attributes_mask
+        .contains(immutable | append)
+        .then(|| Flags {
+            immutable: statx.stx_attributes.contains(immutable),
+            append: statx.stx_attributes.contains(append),
+        })
 }
 
 fn file_type(mode: u32) -> FileType {

@@ -1,6 +1,6 @@
 //! Records of what the pipeline decided.
 
-use std::os::unix::ffi::OsStrExt;
+use std::{os::unix::ffi::OsStrExt, path::PathBuf};
 
 use drift_common::{
     abi::{Kind, Slot},
@@ -10,12 +10,12 @@ use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
     compare::Drift,
-    declare::{Declared, Target},
+    declare::{Declared, HardLinks, Target},
     observe::{Decoded, Found, Observed, Stat, Unexpected},
     report::{Actor, Cause, Event, FileType, Record, State},
 };
 
-use super::{Pipeline, path::Why};
+use super::{Pipeline, attribute, path::Why};
 
 /// Nanoseconds since boot, on the clock of the kernel half's events.
 pub fn boot_ns() -> u64 {
@@ -58,7 +58,7 @@ pub fn declared(declared: &Declared) -> State {
 pub fn detail(declared: &Declared, observed: &Observed) -> Option<String> {
     /// Names that are told.
     const TOLD: usize = 5;
-    match (&declared.target, &observed.found) {
+    let found = match (&declared.target, &observed.found) {
         (Target::Symlink(target), Found::Link(found)) if target != found => {
             let [declared, found] =
                 [target, found].map(|path| escape::bytes(path.as_os_str().as_bytes()));
@@ -77,7 +77,31 @@ pub fn detail(declared: &Declared, observed: &Observed) -> Option<String> {
             Some(format!("nobody declared {}{more} in it", told.join(", ")))
         }
         _ => None,
+    };
+    let mut all: Vec<String> = found.into_iter().collect();
+    if let (Target::File(content), Some(stat)) = (&declared.target, &observed.stat)
+        && content.hard_links == HardLinks::Report
+        && stat.file_type == FileType::File
+        && stat.links > 1
+    {
+        all.push(match stat.links {
+            2 => "it has another name".to_owned(),
+            links => format!("it has {} other names", links - 1),
+        });
     }
+    all.extend(attribute::differences(declared, observed));
+    (!all.is_empty()).then(|| all.join("; "))
+}
+
+/// Of a file with other names: those that are declared, too.
+pub fn also_declared<'p>(others: impl Iterator<Item = &'p PathBuf>) -> Option<String> {
+    /// Paths that are told.
+    const TOLD: usize = 5;
+    let others: Vec<_> = others
+        .take(TOLD)
+        .map(|path| escape::bytes(path.as_os_str().as_bytes()))
+        .collect();
+    (!others.is_empty()).then(|| format!("it is {} too, which is declared", others.join(", ")))
 }
 
 /// The observed side.

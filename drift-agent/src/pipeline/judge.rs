@@ -1,14 +1,14 @@
 //! A look or a heal has come back: compare, plan, guard, and say what came of it.
 
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use drift_common::abi::Kind;
 
 use crate::{
     compare::{self, Drift},
     declare::Mode,
-    heal::{HealError, Healed, Verdict, healable, plan},
-    observe::{Stat, VANISHED},
+    heal::{HealError, Healed, Rival, healable},
+    observe::{Observed, Stat, VANISHED},
     report::{Event, FileType, Outcome, Record},
 };
 
@@ -17,7 +17,7 @@ use super::{
     describe::{self, boot_ns},
     path::{Fingerprint, Ongoing, Why},
     timers::Timer,
-    work::{Done, Job, Looked},
+    work::{Done, Looked},
 };
 
 /// Looks in a row that a change may overtake before the verdict is given all the same.
@@ -115,6 +115,15 @@ impl Pipeline {
             self.timers.set_no_later(Timer::Path(index), at);
             return Ok(());
         }
+        if state.drift.is_none()
+            && let Some(at) = just_linked(&drifts, state.stat.as_ref(), &looked.observed, now)
+        {
+            // Another declared path may be the same file: both are to be told with the other.
+            state.stat = looked.observed.stat;
+            state.why.get_or_insert(why);
+            self.timers.set_no_later(Timer::Path(index), at);
+            return Ok(());
+        }
         if drifts == [Drift::Unstable] && state.overtaken < MOST_OVERTAKEN {
             state.overtaken += 1;
             state.why.get_or_insert(why);
@@ -125,6 +134,7 @@ impl Pipeline {
         state.overtaken = 0;
         let first_look = !state.looked;
         self.verdict(index, &why, &drifts, looked)?;
+        self.counted(index)?;
         self.scans.compared(&mut self.paths[index], now);
         self.after_look(index, now);
         if let Some(first) = self.first.as_mut().filter(|_| first_look) {
@@ -175,7 +185,7 @@ impl Pipeline {
         }
         self.unsound
             .insert(self.snapshot.files[index].policy.name.clone());
-        let print = Fingerprint::new(drifts, &looked.observed);
+        let print = Fingerprint::new(&self.snapshot.files[index], drifts, &looked.observed);
         let known = state
             .drift
             .as_ref()
@@ -192,6 +202,8 @@ impl Pipeline {
                     .map_or_else(boot_ns, |heard| heard.event.time_ns),
                 told: None,
                 failures: 0,
+                stuck: None,
+                rival: Rival::new(None),
                 readers: Vec::new(),
             };
             if let Some(before) = state.drift.take() {
@@ -199,11 +211,16 @@ impl Pipeline {
                 ongoing.readers = before.readers;
                 ongoing.told = before.told;
                 ongoing.failures = before.failures;
+                ongoing.stuck = before.stuck;
+                ongoing.rival = before.rival;
             }
             state.drift = Some(ongoing);
             let mut record = self.about(Event::DriftDetected, index, why.cause);
             self.sides(&mut record, index, drifts, &looked.observed);
             self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
+            if let (Some(drift), Some(Ok(actor))) = (&mut self.paths[index].drift, &record.actor) {
+                drift.rival = Rival::new(Some(actor));
+            }
             let mut notes = Vec::new();
             if unseen > 1 && why.heard.is_some() {
                 notes.push(format!(
@@ -212,6 +229,9 @@ impl Pipeline {
             }
             let declared = &self.snapshot.files[index];
             notes.extend(describe::detail(declared, &looked.observed));
+            if drifts.contains(&Drift::Hardlinked) {
+                notes.extend(self.same_inode(index));
+            }
             if declared.on_drift == Mode::Observe {
                 notes.push("watching only".to_owned());
             }
@@ -219,6 +239,19 @@ impl Pipeline {
             self.reporter.report(&record)?;
         }
         self.decide(index)
+    }
+
+    /// The other declared paths that are known to be the same file.
+    fn same_inode(&self, index: usize) -> Option<String> {
+        let inode = |stat: &Stat| (stat.ino, stat.dev);
+        let own = self.paths[index].stat.as_ref().map(inode)?;
+        let others = self.paths.iter().zip(&self.snapshot.files).enumerate();
+        let others = others
+            .filter(|(other, (state, _))| {
+                *other != index && state.stat.as_ref().map(inode) == Some(own)
+            })
+            .map(|(_, (_, file))| &file.path);
+        describe::also_declared(others)
     }
 
     fn resolved(&mut self, index: usize, why: &Why, looked: &Looked) -> Result<(), PipelineError> {
@@ -240,75 +273,6 @@ impl Pipeline {
         Ok(self.reporter.report(&record)?)
     }
 
-    /// A path is drifting: heal it, hold back, or leave it, as the policy and the brakes say.
-    fn decide(&mut self, index: usize) -> Result<(), PipelineError> {
-        if self.snapshot.files[index].on_drift == Mode::Observe {
-            return Ok(());
-        }
-        let now = Instant::now();
-        let state = &mut self.paths[index];
-        let Some(drift) = &mut state.drift else {
-            return Ok(());
-        };
-        let drifts = healable(&self.snapshot.files[index], &drift.drifts);
-        if drifts.is_empty() {
-            return Ok(()); // reported, and that is all that is wanted
-        }
-        let action = match plan(&drifts, drift.print.found()) {
-            Ok(action) => action,
-            Err(impossible) => {
-                return self.hold(index, impossible.reason(), impossible.sentence().to_owned());
-            }
-        };
-        match state.brake.ask(now) {
-            Verdict::Hold(until) => {
-                self.timers.set_no_later(Timer::Path(index), until);
-                let row = state.brake.row();
-                let wait = until.saturating_duration_since(now).as_secs_f64();
-                let times = if row == 1 {
-                    "once".to_owned()
-                } else {
-                    format!("{row} times")
-                };
-                self.hold(
-                    index,
-                    "backoff",
-                    format!("healed {times} just before: holding for {wait:.1} s (guard.backoff)"),
-                )
-            }
-            Verdict::Go => {
-                state.busy = Some(Why::without_doorbell(drift.cause, ""));
-                self.timers.clear(Timer::Path(index));
-                self.urgent.push_front(Job::Heal(index, action));
-                Ok(())
-            }
-        }
-    }
-
-    /// Says why healing is held back, once.
-    fn hold(
-        &mut self,
-        index: usize,
-        reason: &'static str,
-        message: String,
-    ) -> Result<(), PipelineError> {
-        let Some(drift) = &mut self.paths[index].drift else {
-            return Ok(());
-        };
-        // Between the tries of a heal that fails, its failure is what there is to say.
-        if drift.told == Some(reason) || drift.failures > 0 {
-            return Ok(());
-        }
-        drift.told = Some(reason);
-        let (cause, drifts) = (drift.cause, drift.drifts.clone());
-        let mut record = self.about(Event::HealSuppressed, index, cause);
-        record.drift = drifts;
-        record.outcome = Some(Outcome::Suppressed);
-        record.reason = Some(reason);
-        record.message = Some(message);
-        Ok(self.reporter.report(&record)?)
-    }
-
     /// A heal came back, with a fresh look at the declared path: only that look says whether it worked.
     fn healed(
         &mut self,
@@ -327,14 +291,13 @@ impl Pipeline {
         let file = std::sync::Arc::clone(&self.snapshot.files[index]);
         let drifts = compare::differences(&file, &looked.observed);
         // What nobody wants to be put back may stay.
-        let is_healed = healable(&file, &drifts).is_empty();
+        let out_of_reach = compare::attribute::out_of_reach(&file, &looked.observed);
+        let is_healed = healable(&file, &drifts, out_of_reach).is_empty();
         let state = &mut self.paths[index];
         state.busy = None;
-        state.brake.tried(now, &file.policy.backoff);
-        let brake = state.brake;
         state.stat = looked.observed.stat;
         let drift = state.drift.take();
-        self.note_brake(&file.path, brake, now);
+        self.braked(index, drift.as_ref().filter(|_| result.is_ok()), now);
         let Some(mut drift) = drift else {
             return Ok(());
         };
@@ -362,6 +325,13 @@ impl Pipeline {
                 );
                 Some(record)
             }
+            Ok(_) if drift.diverges(&file, &drifts, &looked.observed) => self.failed(
+                index,
+                &drift,
+                "does-not-converge",
+                "it was written twice, and both times the same other thing stood there when it was read again: something changes it at once. It is left alone until it is changed to something else, or declared anew"
+                    .to_owned(),
+            ),
             Ok(_) => self.failed(
                 index,
                 &drift,
@@ -381,20 +351,21 @@ impl Pipeline {
         }
         let state = &mut self.paths[index];
         if is_healed && !drifts.is_empty() {
-            drift.print = Fingerprint::new(&drifts, &looked.observed);
+            drift.print = Fingerprint::new(&file, &drifts, &looked.observed);
             drift.drifts = drifts;
             drift.failures = 0;
             state.drift = Some(drift);
         } else if !drifts.is_empty() {
             drift.failures += 1;
-            drift.print = Fingerprint::new(&drifts, &looked.observed);
+            drift.print = Fingerprint::new(&file, &drifts, &looked.observed);
             drift.drifts = drifts;
+            let is_stuck = drift.is_stuck();
             let retry = FIRST_RETRY
                 .saturating_mul(1 << drift.failures.saturating_sub(1).min(16))
                 .min(LAST_RETRY);
             state.drift = Some(drift);
             // A change that has rung meanwhile is answered at once.
-            if state.why.is_none() {
+            if state.why.is_none() && !is_stuck {
                 self.timers.set(Timer::Path(index), now + retry);
             }
         }
@@ -441,6 +412,30 @@ fn coming_back(drifts: &[Drift], why: &Why, now: Instant) -> Option<Instant> {
     Some(now + rest)
 }
 
+/// Who replaces a file may give the old one a second name for a moment, to keep it: told is one that stays. `before`: as it was last seen; what was never seen is
+/// looked at once more too, when the other declared paths have been seen.
+fn just_linked(
+    drifts: &[Drift],
+    before: Option<&Stat>,
+    observed: &Observed,
+    now: Instant,
+) -> Option<Instant> {
+    const STAYS: Duration = Duration::from_secs(1);
+    if drifts != [Drift::Hardlinked] {
+        return None;
+    }
+    if before.is_none() {
+        return Some(now + STAYS);
+    }
+    let (seconds, nanoseconds) = observed.stat.as_ref()?.times.ctime;
+    let seconds = u64::try_from(seconds).ok()?;
+    let changed = UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))?;
+    // A clock that was set back makes it the future: it is told.
+    let age = SystemTime::now().duration_since(changed).ok()?;
+    let rest = STAYS.checked_sub(age).filter(|rest| !rest.is_zero())?;
+    Some(now + rest)
+}
+
 /// Whether something happened to the path itself, whatever it holds now: a directory has other times whenever something happens in it.
 fn is_other(before: Option<&Stat>, now: Option<&Stat>) -> bool {
     let own = |stat: &Stat| {
@@ -449,6 +444,7 @@ fn is_other(before: Option<&Stat>, now: Option<&Stat>) -> bool {
             stat.mode,
             stat.uid,
             stat.gid,
+            stat.flags,
             stat.ino,
             stat.dev,
         )

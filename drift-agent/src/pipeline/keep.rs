@@ -3,15 +3,15 @@
 use std::{
     path::Path,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Instant, SystemTime},
 };
 
 use log::warn;
 
 use crate::{
     declare::{Snapshot, Sources},
-    heal::Brake,
-    store::HeldBrake,
+    heal::{Brake, Fights},
+    store::{HeldBrake, Longest},
 };
 
 use super::Pipeline;
@@ -31,16 +31,30 @@ impl Pipeline {
         });
     }
 
-    /// A path was healed, or that was tried: the next try may have to wait, over a restart too.
-    pub(super) fn note_brake(&self, path: &Path, brake: Brake, now: Instant) {
-        let not_before = brake.not_before(SystemTime::now(), now);
-        let row = brake.row();
-        let held = HeldBrake { row, not_before };
-        self.store.state().note_brake(path.to_owned(), held);
+    /// A path was healed, or that was tried, or it is fought over: the next try may have to wait, over a restart too. `wall` and `now` are the same moment.
+    pub(super) fn note_brake(
+        &self,
+        index: usize,
+        contested: Option<Instant>,
+        wall: SystemTime,
+        now: Instant,
+    ) {
+        let file = &self.snapshot.files[index];
+        let brake = &self.paths[index].brake;
+        let held = HeldBrake {
+            row: brake.row(),
+            not_before: brake.not_before(wall, now),
+            contested: contested.map(|until| wall + until.saturating_duration_since(now)),
+        };
+        let state = self.store.state();
+        if let Some(spent) = self.spent(&file.policy.name, wall, now) {
+            state.note_spent(&file.policy.name, spent);
+        }
+        state.note_brake(file.path.clone(), held);
         let store = Arc::clone(&self.store);
         tokio::task::spawn_blocking(move || {
             if let Err(error) = store.state().write_brakes() {
-                warn!("back-off would not survive a restart: {error}");
+                warn!("what holds healing back would not survive a restart: {error}");
             }
         });
     }
@@ -48,25 +62,36 @@ impl Pipeline {
     /// Paths are braked as they were before the restart.
     pub(super) fn resume_brakes(&mut self) {
         let (wall, now) = (SystemTime::now(), Instant::now());
-        let policies = self.snapshot.policies.iter();
-        let longest: Duration = policies
-            .map(|policy| policy.backoff.cap)
-            .max()
-            .unwrap_or_default();
+        let guards = || self.snapshot.policies.iter().map(|policy| &policy.guard);
+        let backoff = guards().map(|guard| guard.backoff.cap).max();
+        let contested = guards().filter_map(|guard| guard.fight.map(|fight| fight.hold));
+        let longest = Longest {
+            backoff: backoff.unwrap_or_default(),
+            contested: contested.max().unwrap_or_default(),
+        };
         let files = &self.snapshot.files;
         let find = |path: &Path| files.binary_search_by(|file| file.path.as_path().cmp(path));
         let is_declared = |path: &Path| find(path).is_ok();
-        let brakes = match self.store.state().brakes(wall, longest, is_declared) {
-            Ok(brakes) => brakes,
-            Err(error) => {
-                warn!("back-off begins anew: {error}");
-                return;
+        match self.store.state().brakes(wall, longest, is_declared) {
+            Ok(brakes) => {
+                for (path, held) in brakes {
+                    let Some(index) = find(&path).ok().filter(|index| self.was_active(*index))
+                    else {
+                        continue;
+                    };
+                    let state = &mut self.paths[index];
+                    state.brake = Brake::resumed(held.row, held.not_before, wall, now);
+                    if let Some(until) = held.contested {
+                        let left = until.duration_since(wall).unwrap_or_default();
+                        state.fights = Fights::resumed(now + left);
+                    }
+                }
             }
-        };
-        for (path, HeldBrake { row, not_before }) in brakes {
-            if let Ok(index) = find(&path) {
-                self.paths[index].brake = Brake::resumed(row, not_before, wall, now);
-            }
+            Err(error) => warn!("back-off begins anew: {error}"),
+        }
+        match self.store.state().spent() {
+            Ok(spent) => self.resume_budgets(&spent, wall, now),
+            Err(error) => warn!("the budgets of heals begin anew: {error}"),
         }
     }
 }

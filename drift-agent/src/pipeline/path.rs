@@ -5,9 +5,10 @@ use std::time::Instant;
 use drift_common::abi::Kind;
 
 use crate::{
-    compare::Drift,
-    heal::Brake,
-    observe::{Decoded, Found, Observed, Settle, Stat},
+    compare::{Drift, attribute},
+    declare::{Declared, Flags},
+    heal::{self, Brake, Fights, Rival},
+    observe::{Decoded, Found, Observed, Reading, Settle, Stat},
     report::{Cause, FileType},
 };
 
@@ -33,6 +34,9 @@ pub struct PathState {
     pub changes: Option<u64>,
     pub drift: Option<Ongoing>,
     pub brake: Brake,
+    pub fights: Fights,
+    /// The first look at its policy has counted it.
+    pub counted: bool,
 }
 
 /// What made the pipeline look.
@@ -132,8 +136,39 @@ pub struct Ongoing {
     pub told: Option<&'static str>,
     /// Heals that failed in a row.
     pub failures: u32,
+    /// What stood there after heals that were written, and how many in a row it was that.
+    pub stuck: Option<(Fingerprint, u32)>,
+    /// Who has made it drift, as far as known.
+    pub rival: Rival,
     /// Who has read the wrong content.
     pub readers: Vec<String>,
+}
+
+/// Heals that were written and did not last until they were read again, with the same thing there each time.
+const MOST_DIVERGED: u32 = 2;
+
+impl Ongoing {
+    /// What of it the policy wants to be put back.
+    pub fn healable(&self, declared: &Declared) -> Vec<Drift> {
+        heal::healable(declared, &self.drifts, self.print.out_of_reach())
+    }
+
+    /// A heal was written, and this was read: whether that is no use, as it was the time before.
+    pub fn diverges(&mut self, declared: &Declared, drifts: &[Drift], observed: &Observed) -> bool {
+        let print = Fingerprint::new(declared, drifts, observed);
+        let times = match self.stuck.take() {
+            Some((before, times)) if before == print => times.saturating_add(1),
+            _ => 1,
+        };
+        self.stuck = Some((print, times));
+        times >= MOST_DIVERGED
+    }
+
+    /// Healing it is no use while this stands there.
+    pub fn is_stuck(&self) -> bool {
+        let stuck = self.stuck.as_ref();
+        stuck.is_some_and(|(print, times)| *times >= MOST_DIVERGED && *print == self.print)
+    }
 }
 
 /// Two looks with one fingerprint are one drift, told once.
@@ -145,6 +180,11 @@ pub struct Fingerprint {
     mode: Option<u32>,
     owner: Option<(u32, u32)>,
     size: Option<u64>,
+    /// Where it may have no other name.
+    links: Option<u32>,
+    flags: Option<Flags>,
+    attributes: Vec<Reading>,
+    out_of_reach: bool,
 }
 
 impl Fingerprint {
@@ -153,7 +193,12 @@ impl Fingerprint {
         &self.found
     }
 
-    pub fn new(drifts: &[Drift], observed: &Observed) -> Fingerprint {
+    /// Whether what differs in its attributes is what its file system does not have.
+    pub fn out_of_reach(&self) -> bool {
+        self.out_of_reach
+    }
+
+    pub fn new(declared: &Declared, drifts: &[Drift], observed: &Observed) -> Fingerprint {
         let stat = observed.stat.as_ref();
         Fingerprint {
             drifts: drifts.to_vec(),
@@ -165,6 +210,12 @@ impl Fingerprint {
             size: stat
                 .filter(|stat| stat.file_type == FileType::File)
                 .map(|stat| stat.size),
+            links: stat
+                .filter(|_| drifts.contains(&Drift::Hardlinked))
+                .map(|stat| stat.links),
+            flags: stat.and_then(|stat| stat.flags),
+            attributes: observed.attributes.clone(),
+            out_of_reach: attribute::out_of_reach(declared, observed),
         }
     }
 }
@@ -179,6 +230,7 @@ impl PathState {
             overtaken: 0,
             settle: Settle::default(),
             changes: None,
+            counted: false,
             ..self
         }
     }
@@ -187,6 +239,7 @@ impl PathState {
     pub fn brake_only(self) -> PathState {
         PathState {
             brake: self.brake,
+            fights: self.fights,
             ..PathState::default()
         }
     }
@@ -197,6 +250,7 @@ mod tests {
     use drift_common::abi::{Event, Key};
 
     use super::*;
+    use crate::{declare::sample, observe::Known};
 
     fn heard(tgid: u32, certain: bool) -> Why {
         heard_of(Kind::Close, tgid, certain)
@@ -276,5 +330,44 @@ mod tests {
             actor(&heard(1, true).join(heard_of(Kind::Replace, 2, false))),
             Some(1)
         );
+    }
+
+    #[test]
+    fn a_heal_that_twice_came_to_the_same_other_thing_is_no_use() {
+        let observed = |content: &[u8]| Observed {
+            found: Found::File(Some(blake3::hash(content))),
+            body: None,
+            stat: None,
+            attributes: Default::default(),
+            known: Known::default(),
+            writers: 0,
+        };
+        let drifts = [Drift::Content];
+        let declared = sample::declared("/etc/a", sample::file(b"0"));
+        let mut ongoing = Ongoing {
+            print: Fingerprint::new(&declared, &drifts, &observed(b"1")),
+            drifts: drifts.to_vec(),
+            cause: Cause::Kernel,
+            detected: Instant::now(),
+            since_ns: 0,
+            told: None,
+            failures: 0,
+            stuck: None,
+            rival: Rival::new(None),
+            readers: Vec::new(),
+        };
+        assert!(!ongoing.diverges(&declared, &drifts, &observed(b"1")));
+        assert!(
+            !ongoing.diverges(&declared, &drifts, &observed(b"2")),
+            "another thing"
+        );
+        assert!(!ongoing.is_stuck());
+        assert!(ongoing.diverges(&declared, &drifts, &observed(b"2")));
+        assert!(
+            !ongoing.is_stuck(),
+            "what stands there now is another thing"
+        );
+        ongoing.print = Fingerprint::new(&declared, &drifts, &observed(b"2"));
+        assert!(ongoing.is_stuck());
     }
 }

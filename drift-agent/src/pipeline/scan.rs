@@ -113,10 +113,12 @@ impl Pipeline {
             match timer {
                 Timer::Tick => {
                     self.timers.set(Timer::Tick, now + TICK);
+                    self.end_activations();
                     self.tick(ears)?;
                 }
                 Timer::Scan => {
                     self.timers.set(Timer::Scan, now + self.scan_interval());
+                    self.end_activations();
                     if self.deaf.is_some() {
                         self.start_sweep(Cause::Scan);
                     } else {

@@ -104,24 +104,32 @@ pub const HOOKS: &[Hook] = &[
     },
     Hook {
         program: "attr_enter",
-        places: calls!("enter": "chmod", "chown", "lchown", "truncate"),
-        sees: "mode, owner and size changed by path",
+        places: calls!("enter":
+            "chmod", "chown", "lchown", "truncate", "setxattr", "lsetxattr", "removexattr", "lremovexattr"),
+        sees: "mode, owner, size and other attributes changed by path",
     },
     Hook {
         program: "attrat_enter",
-        places: calls!("enter": "fchmodat", "fchmodat2", "fchownat"),
-        sees: "mode and owner changed by path",
+        places: calls!("enter": "fchmodat", "fchmodat2", "fchownat", "setxattrat", "removexattrat", "file_setattr"),
+        sees: "mode, owner and other attributes changed by path",
     },
     Hook {
         program: "attrfd_enter",
-        places: calls!("enter": "fchmod", "fchown"),
-        sees: "mode and owner changed through a descriptor",
+        places: calls!("enter": "fchmod", "fchown", "fsetxattr", "fremovexattr"),
+        sees: "mode, owner and other attributes changed through a descriptor",
+    },
+    Hook {
+        program: "ioctl_enter",
+        places: calls!("enter": "ioctl"),
+        sees: "flags changed (chattr)",
     },
     Hook {
         program: "call_exit",
         places: calls!("exit":
             "rename", "renameat", "renameat2", "unlink", "rmdir", "unlinkat", "mkdir", "mknod", "mkdirat", "mknodat", "link", "symlink",
-            "linkat", "symlinkat", "chmod", "chown", "lchown", "truncate", "fchmodat", "fchmodat2", "fchownat", "fchmod", "fchown"),
+            "linkat", "symlinkat", "chmod", "chown", "lchown", "truncate", "fchmodat", "fchmodat2", "fchownat", "fchmod", "fchown",
+            "setxattr", "lsetxattr", "removexattr", "lremovexattr", "setxattrat", "removexattrat", "file_setattr", "fsetxattr", "fremovexattr",
+            "ioctl"),
         sees: "whether a call that renames, removes, creates or changes attributes succeeded",
     },
 ];

@@ -119,8 +119,10 @@ fn sides(kind: Drift, declared: &State, observed: &State) -> Option<String> {
         Drift::Content
         | Drift::Missing
         | Drift::Unexpected
+        | Drift::Xattr
         | Drift::LinkTarget
         | Drift::Relocated
+        | Drift::Hardlinked
         | Drift::Unreadable
         | Drift::Unstable => None,
     }

@@ -7,7 +7,7 @@ mod open;
 mod peek;
 mod retain;
 
-pub use brake::HeldBrake;
+pub use brake::{HeldBrake, Longest, Spent};
 pub use peek::Known;
 pub(super) use peek::peek;
 pub use retain::{MOST_RETAINED, MOST_VERSIONS};

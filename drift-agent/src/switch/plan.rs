@@ -89,6 +89,8 @@ fn of(host: &Host, declared: &Arc<Declared>) -> Result<Vec<Step>, SwitchError> {
     };
     let is_directory = matches!(declared.target, Target::Directory(_));
     Ok(match action {
+        // What only flags keep from being changed is healed after it.
+        Action::Attributes if is_directory && declared.attributes.flags.is_some() => Vec::new(),
         Action::Attributes if is_directory => vec![Step::Attributes(Arc::clone(declared))],
         // Written anew, so that what it should be is staged too.
         Action::Replace | Action::Attributes | Action::Remove => vec![put()],
@@ -96,17 +98,25 @@ fn of(host: &Host, declared: &Arc<Declared>) -> Result<Vec<Step>, SwitchError> {
             let gone = names
                 .iter()
                 .map(|name| Step::Remove(declared.path.join(name)));
-            gone.chain([Step::Attributes(Arc::clone(declared))])
-                .collect()
+            let flagged = declared.attributes.flags.is_some();
+            let attributes = (!flagged).then(|| Step::Attributes(Arc::clone(declared)));
+            gone.chain(attributes).collect()
         }
     })
+}
+
+/// What is not as declared and can be put right.
+pub(super) fn healable(declared: &Declared, observed: &Observed) -> Vec<Drift> {
+    let out_of_reach = compare::attribute::out_of_reach(declared, observed);
+    let drifts = compare::differences(declared, observed);
+    heal::healable(declared, &drifts, out_of_reach)
 }
 
 fn look(host: &Host, declared: &Declared) -> (Observed, Vec<Drift>) {
     let mut looks = LOOKS;
     loop {
         let observed = observe(host, declared, None, &mut |_| {});
-        let drifts = heal::healable(declared, &compare::differences(declared, &observed));
+        let drifts = healable(declared, &observed);
         looks -= 1;
         let is_unstable = heal::plan(&drifts, &observed.found) == Err(Impossible::Unstable);
         if looks == 0 || !is_unstable {

@@ -243,6 +243,30 @@ impl<'s> Decoder<'s> {
         Some(all)
     }
 
+    /// Every entry of a mapping from any keys, handed to `entry` with its key and the place of that.
+    pub(super) fn map(
+        &mut self,
+        cursor: Cursor<'_>,
+        what: &str,
+        mut entry: impl FnMut(&mut Self, &str, Place, Cursor<'_>),
+    ) -> Option<()> {
+        let Kind::Map(entries) = &cursor.node.kind else {
+            return self.expected(cursor, what, "");
+        };
+        for Entry {
+            key,
+            key_span,
+            value: node,
+        } in entries
+        {
+            let way = Way::Field(&cursor.way, key);
+            let private = cursor.private;
+            let at = self.at(*key_span);
+            entry(self, key, at, Cursor { node, way, private });
+        }
+        Some(())
+    }
+
     /// The fields of a mapping that the language's description has.
     pub(super) fn shaped<'n>(
         &mut self,

@@ -1,13 +1,14 @@
 //! What a version is, in one spelling: the same for the same meaning, whoever wrote it, and however.
 
-use std::{os::unix::ffi::OsStrExt, path::PathBuf};
+use std::{collections::BTreeMap, os::unix::ffi::OsStrExt, path::PathBuf};
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
 
 use super::{
-    Compare, Dependency, DirectorySpec, Environment, Exhaustive, FileSpec, FinalNewline, Mode,
-    OnUnexpected, PolicyVersion, Principal, Redact, Rules, Severity, Spanned, SymlinkSpec,
+    Acl, Attributes, Compare, Dependency, DirectorySpec, Environment, Exhaustive, FileSpec,
+    FinalNewline, HardLinks, Mode, OnUnexpected, PolicyVersion, Principal, Redact, Rules, Severity,
+    Spanned, SymlinkSpec, Wanted,
     compare::{Absence, Equal, Format, Keys, word},
     render,
 };
@@ -86,7 +87,13 @@ struct Version<'v> {
 #[serde(rename_all = "camelCase")]
 struct Path<'v> {
     #[serde(skip_serializing_if = "Option::is_none")]
+    acl: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    default_acl: Option<Vec<String>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     exhaustive: Option<bool>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flags: Option<Vec<&'static str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<Id<'v>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
@@ -104,9 +111,13 @@ struct Path<'v> {
     #[serde(skip_serializing_if = "Option::is_none")]
     path_bytes: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    selinux: Option<&'v str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     severity: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<&'v str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    xattrs: BTreeMap<&'v str, Option<String>>,
 }
 
 impl<'v> Path<'v> {
@@ -126,6 +137,8 @@ impl<'v> Path<'v> {
             owner: link.owner.as_ref().map(id),
             // Written as a text in the policy.
             target: link.target.to_str(),
+            selinux: link.attributes.selinux.as_deref(),
+            xattrs: xattrs(&link.attributes),
             ..Self::new(&link.path, link.on_drift, link.severity)
         }
     }
@@ -134,6 +147,14 @@ impl<'v> Path<'v> {
         let exhaustive = directory.exhaustive.as_ref();
         let removes = |exhaustive: &Exhaustive| exhaustive.on_unexpected == OnUnexpected::Remove;
         Self {
+            acl: access_list(&directory.attributes.acl),
+            default_acl: access_list(&directory.attributes.default_acl),
+            flags: directory
+                .attributes
+                .flags
+                .map(|flags| flags.names().collect()),
+            selinux: directory.attributes.selinux.as_deref(),
+            xattrs: xattrs(&directory.attributes),
             exhaustive: exhaustive.map(|_| true),
             group: directory.group.as_ref().map(id),
             ignore: exhaustive.map_or_else(Vec::new, |said| sorted(said.ignore.patterns())),
@@ -163,15 +184,23 @@ fn by_path<T>(specs: &[T], path: impl Fn(&T) -> &Spanned<PathBuf>) -> Vec<&T> {
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 struct File<'v> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    acl: Option<Vec<String>>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     after_heal: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    capabilities: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     compare: Option<Comparison<'v>>,
     content: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     final_newline: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    flags: Option<Vec<&'static str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     group: Option<Id<'v>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hard_links: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     max_size: Option<u64>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -187,7 +216,11 @@ struct File<'v> {
     #[serde(skip_serializing_if = "Option::is_none")]
     redact: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    selinux: Option<&'v str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     severity: Option<&'static str>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    xattrs: BTreeMap<&'v str, Option<String>>,
 }
 
 /// A name stays a name: what its id is, is a matter of the node.
@@ -247,15 +280,26 @@ fn file<'v>(spec: &'v FileSpec, digest: &blake3::Hash) -> File<'v> {
         mode,
         owner,
         group,
+        attributes,
         on_drift,
         severity,
         redact,
         max_size,
         final_newline,
+        hard_links,
         compare,
         after_heal,
     } = spec;
     File {
+        acl: access_list(&attributes.acl),
+        capabilities: match &attributes.capabilities {
+            Wanted::LeftAlone => None,
+            Wanted::Absent => Some("none".to_owned()),
+            Wanted::Present(capabilities) => Some(capabilities.to_string()),
+        },
+        flags: attributes.flags.map(|flags| flags.names().collect()),
+        selinux: attributes.selinux.as_deref(),
+        xattrs: xattrs(attributes),
         after_heal: after_heal
             .iter()
             .map(|action| render::after_heal(&action.value))
@@ -267,6 +311,7 @@ fn file<'v>(spec: &'v FileSpec, digest: &blake3::Hash) -> File<'v> {
         content: format!("blake3:{digest}"),
         final_newline: (*final_newline != FinalNewline::default()).then(|| final_newline.name()),
         group: group.as_ref().map(id),
+        hard_links: (*hard_links != HardLinks::default()).then(|| hard_links.name()),
         max_size: max_size.as_ref().map(|size| size.value),
         mode: mode.map(|mode| format!("{mode:04o}")),
         on_drift: on_drift.map(Mode::name),
@@ -276,6 +321,28 @@ fn file<'v>(spec: &'v FileSpec, digest: &blake3::Hash) -> File<'v> {
         redact: (*redact != Redact::default()).then(|| redact.name()),
         severity: (*severity != Severity::default()).then(|| severity.name()),
     }
+}
+
+/// The entries with names as they are and ids as numbers; empty where nobody may be named beside those of the mode.
+fn access_list(acl: &Wanted<Acl<Spanned<Principal>>>) -> Option<Vec<String>> {
+    match acl {
+        Wanted::LeftAlone => None,
+        Wanted::Absent => Some(Vec::new()),
+        Wanted::Present(acl) => Some(acl.entries(|who| render::principal(&who.value))),
+    }
+}
+
+/// Values as base64; `null`: it must not be there.
+fn xattrs(attributes: &Attributes) -> BTreeMap<&str, Option<String>> {
+    let xattrs = attributes.xattrs.iter();
+    xattrs
+        .map(|(name, value)| {
+            (
+                name.as_str(),
+                value.as_ref().map(|value| STANDARD.encode(value)),
+            )
+        })
+        .collect()
 }
 
 fn id(principal: &Spanned<Principal>) -> Id<'_> {

@@ -84,6 +84,29 @@ impl FinalNewline {
     }
 }
 
+/// Whether a file may have other names: hard links, through which it can be changed too.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum HardLinks {
+    /// They are told.
+    #[default]
+    Report,
+    Allow,
+}
+
+impl HardLinks {
+    /// Each with the word for it.
+    pub const ALL: [(&'static str, Self); 2] = [("report", Self::Report), ("allow", Self::Allow)];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Report => "report",
+            Self::Allow => "allow",
+        }
+    }
+}
+
 /// `content` without one line end (`\n` or `\r\n`) at its end.
 #[must_use]
 pub fn without_final_newline(content: &[u8]) -> &[u8] {

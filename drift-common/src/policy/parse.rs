@@ -1,5 +1,6 @@
 //! Text to documents.
 
+mod attribute;
 mod compare;
 mod content;
 mod policy;

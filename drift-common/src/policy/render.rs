@@ -2,10 +2,11 @@
 
 mod flow;
 
-pub(super) use flow::after_heal;
+pub(super) use flow::{after_heal, principal};
 
 use std::{
     fmt::{self, Write},
+    num::NonZero,
     os::unix::ffi::OsStrExt,
     time::Duration,
 };
@@ -13,8 +14,8 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    Compare, Content, Document, FileSpec, FinalNewline, Policy, PolicyVersion, Principal, Redact,
-    Severity, parse::API_VERSION, tree,
+    Compare, Content, Document, FileSpec, FinalNewline, Guard, HardLinks, Policy, PolicyVersion,
+    Principal, Redact, Severity, parse::API_VERSION, tree,
 };
 use crate::escape;
 
@@ -51,7 +52,12 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         on_remove,
         guard,
     } = policy;
-    let backoff = &guard.backoff;
+    let Guard {
+        backoff,
+        per_minute,
+        mass_drift,
+        fight,
+    } = guard;
     head(f, "Policy", &name.value)?;
     writeln!(
         f,
@@ -63,7 +69,16 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
     writeln!(f, "  guard:\n    backoff:")?;
     writeln!(f, "      first: {}", duration(backoff.first))?;
     writeln!(f, "      factor: {}", backoff.factor)?;
-    writeln!(f, "      cap: {}", duration(backoff.cap))
+    writeln!(f, "      cap: {}", duration(backoff.cap))?;
+    writeln!(f, "    perMinute: {}", per_minute.map_or(0, NonZero::get))?;
+    writeln!(f, "    massDrift: {}", mass_drift.name())?;
+    if let Some(fight) = fight {
+        writeln!(f, "    fight:")?;
+        writeln!(f, "      heals: {}", fight.heals)?;
+        writeln!(f, "      within: {}", duration(fight.within))?;
+        writeln!(f, "      hold: {}", duration(fight.hold))?;
+    }
+    Ok(())
 }
 
 fn render_version(f: &mut impl Write, version: &PolicyVersion) -> fmt::Result {
@@ -116,11 +131,13 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
         mode,
         owner,
         group,
+        attributes,
         on_drift,
         severity,
         redact,
         max_size,
         final_newline,
+        hard_links,
         compare,
         after_heal,
     } = file;
@@ -153,6 +170,9 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
             Some(Principal::Name(name)) => writeln!(f, "      {what}: {}", scalar(name))?,
         }
     }
+    for (field, value) in flow::attributes(attributes) {
+        writeln!(f, "      {field}: {value}")?;
+    }
     if let Some(mode) = on_drift {
         writeln!(f, "      onDrift: {mode}")?;
     }
@@ -167,6 +187,9 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
     }
     if *final_newline != FinalNewline::default() {
         writeln!(f, "      finalNewline: {}", final_newline.name())?;
+    }
+    if *hard_links != HardLinks::default() {
+        writeln!(f, "      hardLinks: {}", hard_links.name())?;
     }
     if compare.value != Compare::Exact {
         writeln!(f, "      compare: {}", flow::compare(&compare.value))?;

@@ -96,7 +96,15 @@ fn value(value: &Value) -> Json {
         Value::True => json!({"const": true}),
         Value::Words(words) => json!({"enum": words()}),
         Value::List(item) => json!({"type": "array", "items": self::value(item)}),
+        Value::OneOrList(item) => {
+            let item = self::value(item);
+            json!({"oneOf": [item, {"type": "array", "items": item}]})
+        }
         Value::Map(shape) => map(shape),
+        Value::Entries(value) => {
+            json!({"type": "object", "additionalProperties": self::value(value)})
+        }
+        Value::TextOr(shape) => json!({"oneOf": [{"type": "string"}, map(shape)]}),
         Value::WordOr(word, shape) => json!({"oneOf": [{"const": word}, map(shape)]}),
     }
 }

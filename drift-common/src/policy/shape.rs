@@ -2,9 +2,10 @@
 //! schema is made from it.
 
 use super::{
+    attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
-    expect::{FinalNewline, Redact, Severity},
-    guard::{Mode, OnRemove},
+    expect::{FinalNewline, HardLinks, Redact, Severity},
+    guard::{MassDrift, Mode, OnRemove},
     reload::Signal,
     version::OnUnexpected,
 };
@@ -44,7 +45,13 @@ pub(crate) enum Value {
     /// One of these words.
     Words(fn() -> Vec<&'static str>),
     List(&'static Value),
+    /// One, or a list of them.
+    OneOrList(&'static Value),
     Map(&'static Shape),
+    /// A mapping from any keys.
+    Entries(&'static Value),
+    /// A text, or a mapping.
+    TextOr(&'static Shape),
     /// One word, or a mapping.
     WordOr(&'static str, &'static Shape),
 }
@@ -108,11 +115,47 @@ pub(crate) static POLICY: Shape = Shape {
 
 pub(crate) static GUARD: Shape = Shape {
     what: "a mapping",
-    fields: &[may(
-        "backoff",
-        Value::Map(&BACKOFF),
-        "How long a path is left alone after it was healed.",
-    )],
+    fields: &[
+        may(
+            "backoff",
+            Value::Map(&BACKOFF),
+            "How long a path is left alone after it was healed.",
+        ),
+        may(
+            "perMinute",
+            Value::Number(0, MAX_PER_MINUTE),
+            "Heals of the policy's files in any minute on one node: 1000 by default, 0 for no bound.",
+        ),
+        may(
+            "massDrift",
+            words!(MassDrift),
+            "When the first look finds more than half of the policy's files, and more than 20, drifted: hold (the default) or heal.",
+        ),
+        may(
+            "fight",
+            Value::Map(&FIGHT),
+            "When a path is left alone because another program keeps changing it.",
+        ),
+    ],
+    one_of: &[],
+};
+
+/// Heals a minute: more than a disk can do.
+pub(crate) const MAX_PER_MINUTE: u32 = 1_000_000;
+/// Heals that are remembered of one path.
+pub(crate) const MAX_HEALS: u32 = 100;
+
+pub(crate) static FIGHT: Shape = Shape {
+    what: "a mapping",
+    fields: &[
+        may(
+            "heals",
+            Value::Number(2, MAX_HEALS),
+            "So many heals against the same program.",
+        ),
+        may("within", DURATION, "In so long a time."),
+        may("hold", DURATION, "Then the path is left alone for so long."),
+    ],
     one_of: &[],
 };
 
@@ -196,6 +239,28 @@ const GROUP: Field = may(
     PRINCIPAL,
     "A name or an id. Left alone where it is not said.",
 );
+static XATTR_VALUE: Value = Value::TextOr(&XATTR);
+const XATTRS: Field = may(
+    "xattrs",
+    Value::Entries(&XATTR_VALUE),
+    "Extended attributes by name. Those that are not named are left alone.",
+);
+const ACL: Field = may(
+    "acl",
+    ACCESS_LIST,
+    "Who may do what, as getfacl prints it; []: nobody beside those of the mode.",
+);
+const SELINUX: Field = may(
+    "selinux",
+    Value::Text("^[^:]+:[^:]+:[^:]+"),
+    "The label, as ls -Z prints it.",
+);
+const FLAGS: Field = may(
+    "flags",
+    Value::List(&words!(Flags)),
+    "Those that are set. The others are not.",
+);
+const ACCESS_LIST: Value = Value::OneOrList(&ANY);
 const ON_DRIFT: Field = may(
     "onDrift",
     words!(Mode),
@@ -212,6 +277,15 @@ pub(crate) static FILE: Shape = Shape {
         FILE_MODE,
         OWNER,
         GROUP,
+        XATTRS,
+        ACL,
+        SELINUX,
+        may(
+            "capabilities",
+            ANY,
+            "What a program gets from its file, as getcap prints it; none: nothing.",
+        ),
+        FLAGS,
         ON_DRIFT,
         SEVERITY,
         may(
@@ -228,6 +302,11 @@ pub(crate) static FILE: Shape = Shape {
             "finalNewline",
             words!(FinalNewline),
             "Whether one line end more or less at the end is a difference.",
+        ),
+        may(
+            "hardLinks",
+            words!(HardLinks),
+            "Whether the file may have other names.",
         ),
         may(
             "compare",
@@ -251,10 +330,21 @@ pub(crate) static SYMLINK: Shape = Shape {
         must("target", ANY, "Exactly what the link holds."),
         OWNER,
         GROUP,
+        XATTRS,
+        SELINUX,
         ON_DRIFT,
         SEVERITY,
     ],
     one_of: &[ONE_PATH],
+};
+
+pub(crate) static XATTR: Shape = Shape {
+    what: "a text, or a mapping with base64 or absent",
+    fields: &[
+        may("base64", Value::Scalar(""), "The base64 of these bytes."),
+        may("absent", Value::True, "It must not be there."),
+    ],
+    one_of: &[&["base64", "absent"]],
 };
 
 pub(crate) static NOTHING: Shape = Shape {
@@ -271,6 +361,15 @@ pub(crate) static DIRECTORY: Shape = Shape {
         FILE_MODE,
         OWNER,
         GROUP,
+        XATTRS,
+        ACL,
+        may(
+            "defaultAcl",
+            ACCESS_LIST,
+            "The access list that what is made in it begins with; []: none.",
+        ),
+        SELINUX,
+        FLAGS,
         may(
             "exhaustive",
             Value::Flag,

@@ -1,5 +1,6 @@
 //! Input text -> output text, and what holds for any text.
 
+mod attributes;
 mod bounds;
 mod closure;
 mod conflicts;

@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use semver::Version;
 
 use super::{
+    attribute::Attributes,
     compare::Compare,
     content::Content,
-    expect::{FinalNewline, Redact, Severity},
+    expect::{FinalNewline, HardLinks, Redact, Severity},
     globs::Globs,
     guard::Mode,
     reload::AfterHeal,
@@ -46,6 +47,7 @@ pub struct FileSpec {
     pub owner: Option<Spanned<Principal>>,
     /// `None`: left alone.
     pub group: Option<Spanned<Principal>>,
+    pub attributes: Attributes,
     /// `None`: what the policy says.
     pub on_drift: Option<Mode>,
     pub severity: Severity,
@@ -53,6 +55,7 @@ pub struct FileSpec {
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: Option<Spanned<u64>>,
     pub final_newline: FinalNewline,
+    pub hard_links: HardLinks,
     pub compare: Spanned<Compare>,
     pub after_heal: Vec<Spanned<AfterHeal>>,
 }
@@ -67,6 +70,8 @@ pub struct SymlinkSpec {
     pub owner: Option<Spanned<Principal>>,
     /// `None`: left alone.
     pub group: Option<Spanned<Principal>>,
+    /// Of the link itself.
+    pub attributes: Attributes,
     pub on_drift: Option<Mode>,
     pub severity: Severity,
 }
@@ -89,6 +94,7 @@ pub struct DirectorySpec {
     pub owner: Option<Spanned<Principal>>,
     /// `None`: left alone.
     pub group: Option<Spanned<Principal>>,
+    pub attributes: Attributes,
     /// `None`: what is in it is left alone.
     pub exhaustive: Option<Exhaustive>,
     pub on_drift: Option<Mode>,
@@ -119,7 +125,7 @@ impl OnUnexpected {
 }
 
 /// A user or a group.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Principal {
     /// A number, written as such or as a text of digits. Never the one that means "leave it alone" to the kernel.
     Id(u32),

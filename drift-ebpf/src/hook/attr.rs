@@ -1,4 +1,4 @@
-//! Mode, owner or size was changed by a call that is complete in itself.
+//! Mode, owner, size or another attribute was changed by a call that is complete in itself.
 
 use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
 use drift_common::abi::Kind;
@@ -9,7 +9,7 @@ use crate::{
     kernel::argument,
 };
 
-/// `chmod(path, …)`, `chown(path, …)`, `lchown(path, …)`, `truncate(path, …)`.
+/// `chmod(path, …)`, `chown(path, …)`, `lchown(path, …)`, `truncate(path, …)`, `setxattr(path, …)`, `removexattr(path, …)` and their `l…` kin.
 #[tracepoint]
 pub fn attr_enter(ctx: TracePointContext) -> u32 {
     finish(Call::enter(
@@ -19,7 +19,7 @@ pub fn attr_enter(ctx: TracePointContext) -> u32 {
     ))
 }
 
-/// `fchmodat(dirfd, path, …)`, `fchmodat2`, `fchownat(dirfd, path, …)`.
+/// `fchmodat(dirfd, path, …)`, `fchmodat2`, `fchownat(dirfd, path, …)`, `setxattrat`, `removexattrat`, `file_setattr`.
 #[tracepoint]
 pub fn attrat_enter(ctx: TracePointContext) -> u32 {
     finish(Call::enter(
@@ -29,7 +29,7 @@ pub fn attrat_enter(ctx: TracePointContext) -> u32 {
     ))
 }
 
-/// `fchmod(fd, …)`, `fchown(fd, …)`.
+/// `fchmod(fd, …)`, `fchown(fd, …)`, `fsetxattr(fd, …)`, `fremovexattr(fd, …)`.
 #[tracepoint]
 pub fn attrfd_enter(ctx: TracePointContext) -> u32 {
     finish(Call::enter(
@@ -37,4 +37,22 @@ pub fn attrfd_enter(ctx: TracePointContext) -> u32 {
         Named::descriptor(argument(&ctx, 0) as i32),
         Named::NONE,
     ))
+}
+
+/// The flags of a file (`chattr`), as 64-bit and as 32-bit programs ask for them, and with the other attributes of its file system.
+const SETFLAGS: u32 = 0x4008_6602;
+const SETFLAGS_32: u32 = 0x4004_6602;
+const FSSETXATTR: u32 = 0x401c_5820;
+
+/// `ioctl(fd, FS_IOC_SETFLAGS, …)`, `ioctl(fd, FS_IOC_FSSETXATTR, …)`. Every other one is let go at once.
+#[tracepoint]
+pub fn ioctl_enter(ctx: TracePointContext) -> u32 {
+    match argument(&ctx, 1) as u32 {
+        SETFLAGS | SETFLAGS_32 | FSSETXATTR => finish(Call::enter(
+            Kind::Attr,
+            Named::descriptor(argument(&ctx, 0) as i32),
+            Named::NONE,
+        )),
+        _ => 0,
+    }
 }

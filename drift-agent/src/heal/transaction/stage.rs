@@ -16,6 +16,7 @@ use rustix::{
 use crate::{
     declare::{Declared, Target},
     heal::{
+        attribute,
         execute::{HealError, directory_for_writing, parent_and_name, unreachable_parent},
         other,
         replace::{self, temporary_name},
@@ -81,11 +82,15 @@ pub(super) fn missing(host: &Host, steps: &[Step]) -> Vec<PathBuf> {
     missing.into_iter().collect()
 }
 
+/// What stood there, of which flags were taken away that would keep it from being replaced.
+pub(super) type Lifted<'s> = Vec<(OwnedFd, &'s Declared)>;
+
 /// Stages all of it. When it returns, all of it lasts.
-pub(super) fn all(
+pub(super) fn all<'s>(
     host: &Host,
-    steps: &[Step],
+    steps: &'s [Step],
     notes: &mut Vec<String>,
+    lifted: &mut Lifted<'s>,
 ) -> Result<(), TransactionError> {
     let removed: BTreeSet<&Path> = steps.iter().filter_map(removes).collect();
     // Directories before what is in them.
@@ -101,7 +106,7 @@ pub(super) fn all(
         let (parent, name) = parent_and_name(path).map_err(failed)?;
         if removes(step).is_some() {
             if let Ok(dir) = host.directory(parent, OFlags::RDONLY) {
-                changeable(&dir, &name).map_err(failed)?;
+                changeable(&dir, &name, None).map_err(failed)?;
                 if let Step::Put { .. } = step {
                     // Nothing may be there: where something stays, the version has not come.
                     gives_way(&dir, &name, path, &removed).map_err(failed)?;
@@ -113,7 +118,7 @@ pub(super) fn all(
             Some(dir) => dir,
             None => directory_for_writing(host, parent, notes).map_err(failed)?,
         };
-        one(host, step, &dir, &name, &removed).map_err(failed)?;
+        one(host, step, &dir, &name, &removed, lifted).map_err(failed)?;
         places.insert(parent, dir);
     }
     for (path, dir) in places {
@@ -133,34 +138,38 @@ fn removes(step: &Step) -> Option<&Path> {
     }
 }
 
-fn one(
+fn one<'s>(
     host: &Host,
-    step: &Step,
+    step: &'s Step,
     dir: &OwnedFd,
     name: &OsString,
     removed: &BTreeSet<&Path>,
+    lifted: &mut Lifted<'s>,
 ) -> Result<(), HealError> {
-    changeable(dir, name)?;
     let (declared, like) = match step {
         Step::Put { declared, like } => (declared, like.as_ref()),
-        Step::Attributes(_) | Step::Remove(_) => return Ok(()),
+        Step::Attributes(_) | Step::Remove(_) => return changeable(dir, name, None),
     };
+    changeable(dir, name, Some(declared))?;
     match &declared.target {
         Target::Directory(_) => match openat(dir, name, LOOK, Mode::empty()) {
             // Made as it should be; where the version does not come, it goes again.
             Err(Errno::NOENT) => other::directory(host, declared).map(drop),
-            _ => other::stage_directory(dir, declared),
+            _ => other::stage_directory(dir, declared).map(drop),
         },
         Target::File(content) => {
             gives_way(dir, name, &declared.path, removed)?;
-            replace::stage(dir, name, declared, content, like)
+            replace::stage(dir, name, declared, content, like).map(drop)
         }
         Target::Symlink(target) => {
             gives_way(dir, name, &declared.path, removed)?;
             other::stage_link(dir, declared, target)
         }
         Target::Absent => Ok(()),
-    }
+    }?;
+    let stands = attribute::lift_named(dir, name, declared)?;
+    lifted.extend(stands.map(|stands| (stands, &**declared)));
+    Ok(())
 }
 
 const LOOK: OFlags = OFlags::RDONLY
@@ -168,15 +177,17 @@ const LOOK: OFlags = OFlags::RDONLY
     .union(OFlags::NOFOLLOW)
     .union(OFlags::CLOEXEC);
 
-/// What would only be found after the commit: a mount point, or something that the kernel lets nobody change.
-fn changeable(dir: &OwnedFd, name: &OsStr) -> Result<(), HealError> {
+/// What would only be found after the commit: a mount point, or something that the kernel lets nobody change; but for flags that are declared,
+/// and so are ours to take away.
+fn changeable(dir: &OwnedFd, name: &OsStr, declared: Option<&Declared>) -> Result<(), HealError> {
+    let ours = declared.is_some_and(|declared| declared.attributes.flags.is_some());
     let held = StatxAttributes::IMMUTABLE | StatxAttributes::APPEND;
     let look = |name: &OsStr, flags| statx(dir, name, flags, StatxFlags::TYPE);
     match look(name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) => {
             return Err(HealError::Busy);
         }
-        Ok(stat) if stat.stx_attributes.intersects(held) => {
+        Ok(stat) if !ours && stat.stx_attributes.intersects(held) => {
             return Err(HealError::NotPermitted(Errno::PERM.into()));
         }
         Ok(_) | Err(Errno::NOENT) => {}

@@ -217,7 +217,7 @@ fn committed(place: &Place, steps: &[Step], stage: Stage, done: usize) {
         entries: steps.iter().map(stage::entry).collect(),
     };
     place.store.write_journal(&journal).unwrap();
-    stage::all(&place.host, steps, &mut notes).unwrap();
+    stage::all(&place.host, steps, &mut notes, &mut Vec::new()).unwrap();
     journal.stage = stage;
     place.store.write_journal(&journal).unwrap();
     let entries = journal.entries.drain(..done).collect();

@@ -111,3 +111,88 @@ fn a_link_in_the_way_is_not_followed() {
     symlink("real", dir.path().join("alias")).unwrap();
     assert_eq!(look(&dir.path().join("alias/f")).found, Found::Relocated);
 }
+
+/// B064: the type and the digits of a mode, whatever stands there.
+#[test]
+fn every_file_type_is_known_and_no_bit_of_the_mode_is_lost() {
+    for (bits, expected) in [
+        (0o100_000, FileType::File),
+        (0o040_000, FileType::Directory),
+        (0o120_000, FileType::Symlink),
+        (0o010_000, FileType::Fifo),
+        (0o140_000, FileType::Socket),
+        (0o060_000, FileType::Block),
+        (0o020_000, FileType::Char),
+    ] {
+        for mode in [0, 0o644, 0o1777, 0o2755, 0o4755, 0o7777] {
+            assert_eq!(file_type(bits | mode), expected, "{bits:o}");
+        }
+    }
+    use std::os::unix::fs::PermissionsExt;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    fs::write(&path, "x").unwrap();
+    for mode in [0, 0o644, 0o1777, 0o2755, 0o4755, 0o7777] {
+        fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
+        let stat = look(&path).stat.unwrap();
+        assert_eq!((stat.file_type, stat.mode), (FileType::File, mode));
+    }
+}
+
+#[test]
+fn only_declared_attributes_are_read_and_each_of_them_once() {
+    use crate::declare::{Attribute, Attributes, Expect};
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    fs::write(&path, "x").unwrap();
+    let long = vec![7; 3000];
+    for (name, value) in [
+        ("user.a", &b"v"[..]),
+        ("user.b", &b""[..]),
+        ("user.long", &long),
+    ] {
+        rustix::fs::setxattr(&path, name, value, rustix::fs::XattrFlags::empty()).unwrap();
+    }
+    let named = |names: &[&str]| Attributes {
+        named: names
+            .iter()
+            .map(|name| Attribute {
+                name: std::ffi::CString::new(*name).unwrap(),
+                expect: Expect::Absent,
+            })
+            .collect(),
+        flags: None,
+    };
+    let look = |target, names: &[&str], path: &Path| {
+        look_as(&Declared {
+            attributes: named(names),
+            ..sample::declared(path, target)
+        })
+    };
+    let value = |bytes: &[u8]| Reading::Value(bytes.to_vec());
+    let file = || sample::file(b"x");
+    assert_eq!(look(file(), &[], &path).attributes, []);
+    assert_eq!(
+        look(file(), &["user.a", "user.b", "user.c", "user.long"], &path).attributes,
+        [value(b"v"), value(b""), Reading::Absent, value(&long)]
+    );
+    // A link's own, not those of what it leads to.
+    let link = dir.path().join("l");
+    symlink("f", &link).unwrap();
+    let observed = look(Target::Symlink("f".into()), &["trusted.a"], &link);
+    assert_eq!(observed.attributes, [Reading::Absent]);
+    rustix::fs::lsetxattr(&link, "trusted.a", b"link", rustix::fs::XattrFlags::empty()).unwrap();
+    let observed = look(Target::Symlink("f".into()), &["trusted.a"], &link);
+    assert_eq!(observed.attributes, [value(b"link")]);
+    // What is of another type has none that count.
+    let observed = look(Target::Directory(None), &["user.a"], &path);
+    assert_eq!(observed.attributes, []);
+    // No cost and no trace: reading them changes nothing.
+    let before = fs::metadata(&path).unwrap();
+    look(file(), &["user.a"], &path);
+    use std::os::unix::fs::MetadataExt;
+    assert_eq!(
+        fs::metadata(&path).unwrap().ctime_nsec(),
+        before.ctime_nsec()
+    );
+}

@@ -7,7 +7,10 @@ use redb::{
     backends::FileBackend,
 };
 
-use super::{ACTIVE, GOOD, RETAINED, VERSIONS, brake::BRAKES};
+use super::{
+    ACTIVE, GOOD, RETAINED, VERSIONS,
+    brake::{ACTIVATING, BRAKES, CONTESTED, SPENT},
+};
 use crate::store::{StoreError, folder::Folder};
 
 pub(super) const NAME: &str = "state.redb";
@@ -115,6 +118,9 @@ fn prepare(database: &Database) -> Result<(), Refused> {
         write.open_table(ACTIVE)?;
         write.open_table(GOOD)?;
         write.open_table(BRAKES)?;
+        write.open_table(CONTESTED)?;
+        write.open_table(SPENT)?;
+        write.open_table(ACTIVATING)?;
         write.commit()?;
         Ok(format)
     })();

@@ -197,8 +197,16 @@ fn back_off_survives_a_restart() {
     let brake = |row, seconds| HeldBrake {
         row,
         not_before: at(seconds),
+        contested: None,
     };
-    let longest = Duration::from_secs(300);
+    let longest = Longest {
+        backoff: Duration::from_secs(300),
+        contested: Duration::from_secs(3600),
+    };
+    let contested = |until| HeldBrake {
+        contested: Some(at(until)),
+        ..brake(4, 54)
+    };
     let path = |name: &str| Path::new("/etc/app").join(name);
     let brakes = [
         (path("held"), brake(4, 54)),
@@ -206,6 +214,9 @@ fn back_off_survives_a_restart() {
         (path("gone"), brake(7, 100)),
         (path("far"), brake(9, 1_000_000)),
         (path("cleared"), brake(2, 80)),
+        (path("contested"), contested(4000)),
+        (path("contested-for-ever"), contested(1_000_000)),
+        (path("was-contested"), contested(305)),
     ];
     let brakes: Vec<_> = brakes
         .iter()
@@ -229,8 +240,11 @@ fn back_off_survives_a_restart() {
             .brakes(at(310), longest, is_declared)
             .expect("read");
         let expected = [
+            (path("contested"), contested(3910)),
+            (path("contested-for-ever"), contested(3910)),
             (path("far"), brake(9, 610)), // the clock was set back
             (path("held"), brake(5, 162)),
+            (path("was-contested"), brake(4, 54)),
         ];
         assert_eq!(brakes.into_iter().collect::<Vec<_>>(), expected);
     }
@@ -248,6 +262,7 @@ fn brakes_noted_by_many_at_once_are_all_written_and_the_last_word_counts() {
                     let brake = HeldBrake {
                         row,
                         not_before: at(0),
+                        contested: None,
                     };
                     state.note_brake(format!("/etc/{thread}").into(), brake);
                     state.write_brakes().expect("written");
@@ -257,11 +272,49 @@ fn brakes_noted_by_many_at_once_are_all_written_and_the_last_word_counts() {
     });
     drop(store);
     let store = open(dir.path());
-    let brakes = store.state().brakes(at(0), Duration::ZERO, |_| true);
+    let longest = Longest {
+        backoff: Duration::ZERO,
+        contested: Duration::ZERO,
+    };
+    let brakes = store.state().brakes(at(0), longest, |_| true);
     let rows: Vec<_> = brakes
         .expect("read")
         .values()
         .map(|brake| brake.row)
         .collect();
     assert_eq!(rows, [49; 8]);
+}
+
+#[test]
+fn what_a_minute_has_cost_and_what_is_being_put_in_place_survive_a_restart() {
+    let dir = folder();
+    let store = open(dir.path());
+    let spent = vec![(at(10), 3), (at(12), u32::MAX)];
+    store.state().note_spent("web", vec![(at(1), 1)]);
+    store.state().note_spent("web", spent.clone());
+    let brake = HeldBrake {
+        row: 1,
+        not_before: at(0),
+        contested: None,
+    };
+    store.state().note_brake("/etc/a".into(), brake);
+    store.state().write_brakes().expect("written");
+    store
+        .state()
+        .set_activating("web", Some("1.0.0"))
+        .expect("set");
+    store
+        .state()
+        .set_activating("ssh", Some("2.0.0"))
+        .expect("set");
+    store.state().set_activating("ssh", None).expect("set");
+    drop(store);
+    let store = open(dir.path());
+    let all = store.state().spent().expect("read");
+    assert_eq!(all.into_iter().collect::<Vec<_>>(), [("web".into(), spent)]);
+    let activating = store.state().activating().expect("read");
+    assert_eq!(
+        activating.into_iter().collect::<Vec<_>>(),
+        [("web".into(), "1.0.0".into())]
+    );
 }

@@ -1,12 +1,14 @@
 //! The spec of a `Policy`.
 
+use std::num::NonZero;
+
 use semver::Version;
 
 use super::scalar;
 use crate::policy::{
-    Backoff, Guard, Mode, OnRemove, Policy,
+    Backoff, Fight, Guard, MassDrift, Mode, OnRemove, Policy,
     decode::{Cursor, Decoder},
-    shape,
+    shape::{self, MAX_HEALS, MAX_PER_MINUTE},
     source::Spanned,
 };
 
@@ -56,10 +58,39 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
 
 fn guard(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Guard> {
     let mut fields = decoder.shaped(cursor, &shape::GUARD)?;
+    let default = Guard::default();
     let backoff = fields.optional(decoder, "backoff", backoff);
+    let per_minute = fields.optional(decoder, "perMinute", |decoder, number| {
+        scalar::whole_number(decoder, number, 0, MAX_PER_MINUTE)
+    });
+    let mass_drift = fields.optional(decoder, "massDrift", |decoder, word| {
+        decoder.word(word, "massDrift", &MassDrift::ALL)
+    });
+    let fight = fields.optional(decoder, "fight", fight);
     fields.end(decoder);
+    let backoff = backoff.unwrap_or_default();
     Some(Guard {
-        backoff: backoff.unwrap_or_default(),
+        // Who asks for no waiting at all wants none after a few heals either.
+        fight: fight.or(default.fight.filter(|_| !backoff.first.is_zero())),
+        backoff,
+        per_minute: per_minute.map_or(default.per_minute, NonZero::new),
+        mass_drift: mass_drift.unwrap_or_default(),
+    })
+}
+
+fn fight(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Fight> {
+    let default = Fight::default();
+    let mut fields = decoder.shaped(cursor, &shape::FIGHT)?;
+    let heals = fields.optional(decoder, "heals", |decoder, heals| {
+        scalar::whole_number(decoder, heals, 2, MAX_HEALS)
+    });
+    let within = fields.optional(decoder, "within", scalar::duration);
+    let hold = fields.optional(decoder, "hold", scalar::duration);
+    fields.end(decoder);
+    Some(Fight {
+        heals: heals.unwrap_or(default.heals),
+        within: within.unwrap_or(default.within),
+        hold: hold.unwrap_or(default.hold),
     })
 }
 

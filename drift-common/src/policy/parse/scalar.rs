@@ -101,30 +101,38 @@ pub(super) fn principal(
     what: &str,
 ) -> Option<Spanned<Principal>> {
     let text = raw(decoder, cursor, &format!("the name or id of a {what}"), "")?;
+    let is_text = matches!(cursor.scalar(), Some((_, Value::Text)));
+    principal_of(decoder, cursor, &text, is_text, what)
+}
+
+/// A user or group (`what` of them) that `text` names, which is all or a part of what stands at `cursor`; `is_text`: YAML does not take it for a number.
+pub(super) fn principal_of(
+    decoder: &mut Decoder<'_>,
+    cursor: Cursor<'_>,
+    text: &str,
+    is_text: bool,
+    what: &str,
+) -> Option<Spanned<Principal>> {
     let digits = !text.is_empty() && text.bytes().all(|c| c.is_ascii_digit());
     let principal = if digits {
         match text.parse() {
             // The last number means "leave it alone" to the kernel.
             Ok(id) if id != u32::MAX => Principal::Id(id),
             _ => {
-                let message = format!(
-                    "{} is too large for the id of a {what}",
-                    escape::name(&text)
-                );
+                let message = format!("{} is too large for the id of a {what}", escape::name(text));
                 return decoder.wrong(cursor, message, format!("ids go up to {}", u32::MAX - 1));
             }
         }
     } else {
         let odd =
             |c: char| escape::is_deceptive(c) || c.is_whitespace() || matches!(c, ':' | ',' | '/');
-        let is_number = !matches!(cursor.scalar(), Some((_, Value::Text)));
         if text.is_empty()
             || text.len() > 256
             || text.starts_with(['-', '+'])
             || text.contains(odd)
-            || is_number
+            || !is_text
         {
-            let message = format!("{} cannot be the name of a {what}", escape::name(&text));
+            let message = format!("{} cannot be the name of a {what}", escape::name(text));
             return decoder.wrong(
                 cursor,
                 message,

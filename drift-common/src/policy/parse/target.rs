@@ -3,13 +3,14 @@
 use std::{ffi::OsStr, path::PathBuf};
 
 use super::{
+    attribute::{Owner, attributes},
     scalar,
     version::{declared_path, group, on_drift, owner, severity},
 };
 use crate::{
     escape,
     policy::{
-        AbsentSpec, DirectorySpec, Exhaustive, Globs, OnUnexpected, SymlinkSpec,
+        AbsentSpec, Attributes, DirectorySpec, Exhaustive, Globs, OnUnexpected, SymlinkSpec,
         decode::{Cursor, Decoder},
         path::MAX_PATH,
         shape,
@@ -25,6 +26,7 @@ pub(super) fn symlink(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<S
     let target = fields.required(decoder, "target", link_target);
     let owner = owner(decoder, &mut fields);
     let group = group(decoder, &mut fields);
+    let attributes = attributes(decoder, &mut fields, Owner::Symlink, None);
     let on_drift = on_drift(decoder, &mut fields);
     let severity = severity(decoder, &mut fields);
     fields.end(decoder);
@@ -33,6 +35,7 @@ pub(super) fn symlink(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<S
         target: target?,
         owner,
         group,
+        attributes,
         on_drift,
         severity,
     })
@@ -58,6 +61,7 @@ pub(super) fn mask(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Syml
         target: "/dev/null".into(),
         owner: None,
         group: None,
+        attributes: Attributes::default(),
         on_drift,
         severity,
     })
@@ -82,6 +86,7 @@ pub(super) fn directory(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option
     let mode = fields.optional(decoder, "mode", scalar::file_mode);
     let owner = owner(decoder, &mut fields);
     let group = group(decoder, &mut fields);
+    let attributes = attributes(decoder, &mut fields, Owner::Directory, mode);
     let exhaustive = fields.optional(decoder, "exhaustive", flag);
     let ignore = fields.optional(decoder, "ignore", globs);
     let on_unexpected = fields.optional(decoder, "onUnexpected", |decoder, cursor| {
@@ -109,6 +114,7 @@ pub(super) fn directory(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option
         mode,
         owner,
         group,
+        attributes,
         exhaustive,
         on_drift,
         severity,

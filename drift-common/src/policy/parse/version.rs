@@ -9,12 +9,12 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use semver::Version;
 
-use super::{compare, content, reload, requirement, scalar, target};
+use super::{attribute, compare, content, reload, requirement, scalar, target};
 use crate::{
     escape,
     policy::{
-        AbsentSpec, Compare, Dependency, DirectorySpec, Environment, FileSpec, FinalNewline, Mode,
-        PolicyVersion, Principal, Redact, Severity, SymlinkSpec,
+        AbsentSpec, Compare, Dependency, DirectorySpec, Environment, FileSpec, FinalNewline,
+        HardLinks, Mode, PolicyVersion, Principal, Redact, Severity, SymlinkSpec,
         decode::{Cursor, Decoder, Fields},
         expect::MAX_SIZE,
         path::{self, Unfit},
@@ -108,6 +108,7 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
     let mode = fields.optional(decoder, "mode", scalar::file_mode);
     let owner = owner(decoder, &mut fields);
     let group = group(decoder, &mut fields);
+    let attributes = attribute::attributes(decoder, &mut fields, attribute::Owner::File, mode);
     let on_drift = on_drift(decoder, &mut fields);
     let severity = severity(decoder, &mut fields);
     let redact = fields.optional(decoder, "redact", |decoder, redact| {
@@ -119,6 +120,9 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
     let final_newline = fields.optional(decoder, "finalNewline", |decoder, rule| {
         decoder.word(rule, "rule", &FinalNewline::ALL)
     });
+    let hard_links = fields.optional(decoder, "hardLinks", |decoder, rule| {
+        decoder.word(rule, "rule", &HardLinks::ALL)
+    });
     let compare = fields.optional(decoder, "compare", compare::compare);
     let after_heal = fields.optional(decoder, "afterHeal", reload::after_heal);
     fields.end(decoder);
@@ -128,6 +132,7 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
         redact: redact.unwrap_or_default(),
         max_size,
         final_newline: final_newline.unwrap_or_default(),
+        hard_links: hard_links.unwrap_or_default(),
         compare: compare.unwrap_or_else(|| decoder.spanned(cursor, Compare::Exact)),
         after_heal: after_heal.unwrap_or_default(),
         path: path?,
@@ -135,6 +140,7 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
         mode,
         owner,
         group,
+        attributes,
     })
 }
 

@@ -6,8 +6,9 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{duration, scalar};
 use crate::policy::{
-    AbsentSpec, AfterHeal, Compare, Dependency, DirectorySpec, Environment, Exhaustive, Mode,
-    OnUnexpected, Principal, Rules, Severity, Signal, Spanned, SymlinkSpec, Variable, Whom,
+    AbsentSpec, Acl, AfterHeal, Attributes, Compare, Dependency, DirectorySpec, Environment,
+    Exhaustive, Mode, OnUnexpected, Principal, Rules, Severity, Signal, Spanned, SymlinkSpec,
+    Variable, Wanted, Whom,
     compare::{Absence, Equal, Format, Keys, word},
 };
 
@@ -55,6 +56,67 @@ fn owners(
     }
 }
 
+/// What stands for somebody in an access list.
+pub(in crate::policy) fn principal(principal: &Principal) -> String {
+    match principal {
+        Principal::Id(id) => id.to_string(),
+        Principal::Name(name) => name.clone(),
+    }
+}
+
+/// The fields of the attributes that are declared.
+pub(super) fn attributes(attributes: &Attributes) -> Fields {
+    let Attributes {
+        xattrs,
+        acl,
+        default_acl,
+        selinux,
+        capabilities,
+        flags,
+    } = attributes;
+    let mut fields = Vec::new();
+    if !xattrs.is_empty() {
+        let xattrs = xattrs.iter().map(|(name, value)| {
+            let name = scalar(name);
+            let value = match value {
+                None => map([("absent", "true".to_owned())]),
+                Some(bytes) => match std::str::from_utf8(bytes) {
+                    Ok(text) => scalar(text),
+                    Err(_) => map([("base64", scalar(&STANDARD.encode(bytes)))]),
+                },
+            };
+            format!("{name}: {value}")
+        });
+        let xattrs: Vec<String> = xattrs.collect();
+        fields.push(("xattrs", format!("{{{}}}", xattrs.join(", "))));
+    }
+    fields.extend(access_list("acl", acl));
+    fields.extend(access_list("defaultAcl", default_acl));
+    fields.extend(selinux.as_ref().map(|label| ("selinux", scalar(label))));
+    match capabilities {
+        Wanted::LeftAlone => {}
+        Wanted::Absent => fields.push(("capabilities", "none".to_owned())),
+        Wanted::Present(capabilities) => {
+            fields.push(("capabilities", scalar(&capabilities.to_string())));
+        }
+    }
+    fields.extend(flags.map(|flags| ("flags", list(flags.names().map(str::to_owned)))));
+    fields
+}
+
+fn access_list(
+    field: &'static str,
+    acl: &Wanted<Acl<Spanned<Principal>>>,
+) -> Option<(&'static str, String)> {
+    let entries = match acl {
+        Wanted::LeftAlone => return None,
+        Wanted::Absent => Vec::new(),
+        Wanted::Present(acl) => acl.entries(|who| principal(&who.value)),
+    };
+    let entries = entries.iter().map(|entry| scalar(entry));
+    Some((field, list(entries)))
+}
+
 fn said(fields: &mut Fields, on_drift: Option<Mode>, severity: Severity) {
     fields.extend(on_drift.map(|mode| ("onDrift", mode.to_string())));
     if severity != Severity::default() {
@@ -68,11 +130,13 @@ pub(super) fn symlink(link: &SymlinkSpec) -> String {
         target,
         owner,
         group,
+        attributes: other,
         on_drift,
         severity,
     } = link;
     let mut fields = vec![declared(&at.value), ("target", path(target))];
     owners(&mut fields, owner.as_ref(), group.as_ref());
+    fields.extend(attributes(other));
     said(&mut fields, *on_drift, *severity);
     map(fields)
 }
@@ -94,6 +158,7 @@ pub(super) fn directory(directory: &DirectorySpec) -> String {
         mode,
         owner,
         group,
+        attributes: other,
         exhaustive,
         on_drift,
         severity,
@@ -101,6 +166,7 @@ pub(super) fn directory(directory: &DirectorySpec) -> String {
     let mut fields = vec![declared(&path.value)];
     fields.extend(mode.map(|mode| ("mode", format!("\"{mode:04o}\""))));
     owners(&mut fields, owner.as_ref(), group.as_ref());
+    fields.extend(attributes(other));
     if let Some(Exhaustive {
         ignore,
         on_unexpected,

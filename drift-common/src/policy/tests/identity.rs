@@ -74,7 +74,7 @@ fn the_same_meaning_has_the_same_digest() {
     check(
         &plain,
         r#"{"kind": "PolicyVersion", "spec": {"version": "1.2.0+build.7", "files": [
-            {"content": {"base64": "YQ=="}, "path": "/etc/b", "compare": "exact", "severity": "warning", "redact": "keys"},
+            {"content": {"base64": "YQ=="}, "path": "/etc/b", "compare": "exact", "severity": "warning", "redact": "keys", "hardLinks": "report"},
             {"owner": "root", "mode": 644, "group": "0", "content": {"dataUrl": "data:,%61"}, "finalNewline": "ignore", "pathBytes": "L2V0Yy9h"}
           ], "policy": "web"}, "metadata": {"name": "other", "labels": {"x": "y"}}, "apiVersion": "configdrift.io/v1alpha1"}"#,
     );
@@ -114,6 +114,41 @@ fn links_and_directories_have_a_part_in_it() {
 }
 
 #[test]
+fn attributes_have_a_part_in_it_by_what_they_mean() {
+    let with = |rest: &str| identity(&PLAIN.replace("      finalNewline: ignore\n", rest));
+    let one = "      xattrs: {user.a: web, user.b: {absent: true}}\n      acl: [user::rw-, 'user:alice:r--', 'user:7:r--', group::r--, mask::r--, other::r--]\n      selinux: u:r:t\n      capabilities: cap_net_raw=ep\n      flags: [immutable]\n";
+    let (form, plain) = with(one);
+    assert!(
+        form.contains(
+            r#"{"acl":["user::rw-","user:7:r--","user:alice:r--","group::r--","mask::r--","other::r--"],"capabilities":"cap_net_raw=ep","content":"#
+        ) && form.contains(
+            r#","flags":["immutable"],"group":0,"mode":"0644","owner":"root","path":"/etc/a","selinux":"u:r:t","xattrs":{"user.a":"d2Vi","user.b":null}}"#
+        ),
+        "{form}"
+    );
+    for (from, to) in [
+        ("web", "{base64: d2Vi}"),
+        ("cap_net_raw=ep", "cap_net_raw+pe"),
+        ("[user::rw-, 'user:alice:r--'", "['user:alice:4', 'u::rw'"),
+        ("[immutable]", "[immutable, immutable]"),
+    ] {
+        assert_eq!(with(&one.replace(from, to)).1, plain, "{to}");
+    }
+    for (from, to) in [
+        ("web", "wed"),
+        ("{absent: true}", "''"),
+        ("cap_net_raw=ep", "cap_net_raw=p"),
+        ("cap_net_raw=ep", "none"),
+        ("'user:7:r--'", "'group:7:r--'"),
+        ("u:r:t", "u:r:v"),
+        ("[immutable]", "[]"),
+        ("      flags: [immutable]\n", ""),
+    ] {
+        assert_ne!(with(&one.replace(from, to)).1, plain, "{to}");
+    }
+}
+
+#[test]
 fn another_meaning_has_another_digest() {
     let (_, plain) = identity(PLAIN);
     for (from, to) in [
@@ -131,6 +166,7 @@ fn another_meaning_has_another_digest() {
         ("finalNewline: ignore", "severity: info"),
         ("finalNewline: ignore", "redact: all"),
         ("finalNewline: ignore", "maxSize: 1MiB"),
+        ("finalNewline: ignore", "hardLinks: allow"),
         ("finalNewline: ignore", "compare: {format: yaml}"),
         ("finalNewline: ignore", "afterHeal: [{reload: a.service}]"),
     ] {

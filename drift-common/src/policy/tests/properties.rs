@@ -1,6 +1,6 @@
 //! What holds for any text and any document.
 
-use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf, time::Duration};
+use std::{ffi::OsString, num::NonZero, os::unix::ffi::OsStringExt, path::PathBuf, time::Duration};
 
 use proptest::{collection::vec, option, prelude::*, sample::select};
 
@@ -99,6 +99,12 @@ fn pieces() -> impl Strategy<Value = String> {
         "guard: ",
         "backoff: ",
         "first: 2s",
+        "xattrs: ",
+        "acl: ",
+        "user::rw-",
+        "capabilities: ",
+        "cap_chown=ep",
+        "flags: [immutable]\n",
     ]);
     vec(piece, 0..60).prop_map(|pieces| pieces.concat())
 }
@@ -157,6 +163,12 @@ fn said() -> Vec<FileSpec> {
       redact: all
       maxSize: 1MiB
       finalNewline: ignore
+      hardLinks: allow
+      xattrs: {"user.a: b": "x y", user.b: {base64: //8=}, trusted.c: {absent: true}, user.d: "é\u202e"}
+      acl: ["user::rw-", "user:7:r--", "user:a-b:r--", "group::r--", "mask::r--", "other::r--"]
+      selinux: "system_u:object_r:etc_t:s0:c1,c2"
+      capabilities: cap_chown,cap_kill=ip cap_bpf=p [rootid=7]
+      flags: [append]
       compare: {format: json, sets: ["/a~1b"], ignore: ["", /b/*], equal: [{at: /c, as: quantity}], manage: ["/x y"], absent: "null", keys: anyCase}
       afterHeal:
         - {signal: HUP, unit: nginx.service}
@@ -174,11 +186,12 @@ fn others() -> Vec<PolicyVersion> {
     let all = r#"    []
   symlinks:
     - {path: "/a b", target: "../x y", owner: root, group: 7}
-    - {pathBytes: L2H/, target: /x, onDrift: observe}
+    - {pathBytes: L2H/, target: /x, onDrift: observe, selinux: "u:r:t", xattrs: {trusted.x: y}}
   masks: [{path: /m, severity: info}]
   absent: [{path: /n}, {path: /o, onDrift: heal, severity: critical}]
   directories:
     - {path: /d, mode: "1777", owner: 0}
+    - {path: /g, acl: [], defaultAcl: ["u::7", "g::5", "o::0"], flags: [], xattrs: {user.x: y}}
     - {path: /e, exhaustive: true, ignore: ["*.bak", "{a,b}", "[0-9]"], onUnexpected: remove}
     - {path: /f, exhaustive: true}
 "#;
@@ -212,6 +225,11 @@ prop_compose! {
         said in select(said()),
     ) -> FileSpec {
         let (path, content) = (spanned(path), spanned(content));
+        // A mode and an access list have to agree.
+        let mode = match &said.attributes.acl {
+            Wanted::Present(acl) => mode.map(|mode| mode & 0o7000 | acl.mode()),
+            Wanted::LeftAlone | Wanted::Absent => mode,
+        };
         FileSpec { path, content, mode, owner, group, ..said }
     }
 }
@@ -244,15 +262,30 @@ fn document() -> impl Strategy<Value = Document> {
         cap: a.max(b),
     });
     let mode = select(vec![Mode::Observe, Mode::Heal]);
+    let fight = (2_u32..=100, millis(), millis()).prop_map(|(heals, within, hold)| Fight {
+        heals,
+        within,
+        hold,
+    });
+    let mass_drift = select(vec![MassDrift::Hold, MassDrift::Heal]);
+    let guard = (backoff, 0_u32..=1_000_000, mass_drift, fight).prop_map(
+        |(backoff, per_minute, mass_drift, fight)| Guard {
+            // Without a first wait there is no fight, unless it is said what one is.
+            fight: (!backoff.first.is_zero() || fight.heals > 50).then_some(fight),
+            backoff,
+            per_minute: NonZero::new(per_minute),
+            mass_drift,
+        },
+    );
     let on_remove = select(vec![OnRemove::Leave, OnRemove::Remove]);
-    let policy = (name(), number(), mode, on_remove, backoff).prop_map(
-        |(name, version, mode, on_remove, backoff)| {
+    let policy = (name(), number(), mode, on_remove, guard).prop_map(
+        |(name, version, mode, on_remove, guard)| {
             Document::Policy(Policy {
                 name: spanned(name),
                 active_version: spanned(version),
                 mode,
                 on_remove,
-                guard: Guard { backoff },
+                guard,
             })
         },
     );

@@ -1,6 +1,6 @@
 //! Policies that are right, and what they mean.
 
-use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, time::Duration};
+use std::{ffi::OsStr, num::NonZero, os::unix::ffi::OsStrExt, path::Path, time::Duration};
 
 use super::*;
 
@@ -99,9 +99,34 @@ fn what_is_not_said_has_a_default() {
     let Backoff { first, factor, cap } = guard.backoff;
     assert_eq!((first.as_secs(), factor, cap.as_secs()), (2, 3, 300));
     assert!(lineages[0].active().files.is_empty());
+    assert_eq!(guard.per_minute.map(NonZero::get), Some(1000));
+    assert_eq!(guard.mass_drift, MassDrift::Hold);
+    let fight = guard.fight.expect("a fight ends");
+    assert_eq!((fight.heals, fight.within.as_secs()), (4, 60));
+    assert_eq!(fight.hold.as_secs(), 3600);
     let short =
         sound(&(version("    []\n") + "---\n" + &policy("  guard: {backoff: {cap: 1s}}\n")));
     assert_eq!(short[0].policy.guard.backoff.first, Duration::from_secs(1));
+}
+
+#[test]
+fn what_holds_healing_back_can_be_said() {
+    let guard = |text: &str| {
+        let lineages = sound(&(version("    []\n") + "---\n" + &policy(text)));
+        lineages[0].policy.guard
+    };
+    let said = guard("  guard: {perMinute: 0, massDrift: heal, fight: {heals: 2, hold: 5m}}\n");
+    assert_eq!((said.per_minute, said.mass_drift), (None, MassDrift::Heal));
+    let fight = said.fight.expect("it was said");
+    assert_eq!((fight.heals, fight.hold.as_secs()), (2, 300));
+    assert_eq!(fight.within.as_secs(), 60);
+    // Who never waits has no fights, but where it is said what one is.
+    assert_eq!(guard("  guard: {backoff: {first: 0s}}\n").fight, None);
+    assert!(
+        guard("  guard: {backoff: {first: 0s}, fight: {}}\n")
+            .fight
+            .is_some()
+    );
 }
 
 #[test]

@@ -1,0 +1,224 @@
+//! What holds healing back, on the built agent: rivals, budgets, a policy that is wrong for its node.
+
+use std::{
+    fs,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Result, ensure};
+use drift_tests::{
+    agent::{Agent, has_probes, is_built, tool},
+    scene::{Declared, HEAL, Scene, file},
+};
+use serde_json::Value;
+
+fn of<'a>(records: &'a [Value], event: &str) -> Vec<&'a Value> {
+    records
+        .iter()
+        .filter(|record| record["event"] == event)
+        .collect()
+}
+
+/// Held, and why.
+fn held<'a>(records: &'a [Value], reason: &str) -> Vec<&'a Value> {
+    of(records, "config.drift.heal_suppressed")
+        .into_iter()
+        .filter(|record| record["reason"] == reason)
+        .collect()
+}
+
+fn many(count: usize) -> Vec<Declared> {
+    (0..count)
+        .map(|number| file(&*format!("d/f{number}.conf").leak(), "declared\n"))
+        .collect()
+}
+
+/// Cases B114, B124: whoever changes it back ends the healing, is named once, and is observed on.
+#[test]
+fn a_rival_is_named_once_and_left_alone_over_a_restart() -> Result<()> {
+    if !has_probes("a_rival_is_named_once_and_left_alone_over_a_restart") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    let guard =
+        "  mode: heal\n  guard: {backoff: {first: 0s}, fight: {heals: 3, within: 5m, hold: 1h}}\n";
+    scene.declare("1.0.0", guard, &files)?;
+    let agent = Agent::start(&scene, &[])?;
+    let app = scene.at("app.conf");
+    let script = format!(
+        "for i in $(seq 60); do echo rival $i > {}; sleep 0.05; done",
+        app.display()
+    );
+    let rival = tool("sh", &["-c", &script])?;
+    let contested = agent.event(0, "config.drift.heal_suppressed", &app)?;
+    ensure!(contested["reason"] == "contested", "{contested}");
+    let message = contested["message"].as_str().unwrap_or_default();
+    ensure!(
+        message.contains(&format!("3 times in 5 min against sh (pid {rival}")),
+        "{message}"
+    );
+    // The last of its changes is seen all the same.
+    let last = format!("blake3:{}", blake3::hash(b"rival 60\n").to_hex());
+    agent.wait(0, "the last change", |records| {
+        let detected = of(records, "config.drift.detected");
+        detected
+            .iter()
+            .any(|record| record["observed"]["digest"] == last.as_str())
+            .then_some(())
+    })?;
+    let records = agent.since(0);
+    ensure!(
+        of(&records, "config.drift.healed").len() == 3,
+        "{}",
+        agent.all()
+    );
+    ensure!(held(&records, "contested").len() == 1, "{}", agent.all());
+    agent.stop()?;
+
+    let agent = Agent::start(&scene, &[])?;
+    let contested = agent.event(0, "config.drift.heal_suppressed", &app)?;
+    ensure!(contested["reason"] == "contested", "{contested}");
+    ensure!(fs::read_to_string(&app)? == "rival 60\n");
+    agent.stop()?;
+
+    // Another version is another beginning.
+    let files = [file("app.conf", "declared anew\n")];
+    scene.declare("2.0.0", guard, &files)?;
+    let agent = Agent::start(&scene, &[])?;
+    agent.event(0, "config.drift.healed", &app)?;
+    ensure!(fs::read_to_string(&app)? == "declared anew\n");
+    Ok(())
+}
+
+#[test]
+fn no_more_is_healed_in_a_minute_than_the_budget_allows() -> Result<()> {
+    if !has_probes("no_more_is_healed_in_a_minute_than_the_budget_allows") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = many(15);
+    scene.lay_out(&files)?;
+    let guard = "  mode: heal\n  guard: {perMinute: 10}\n";
+    scene.declare("1.0.0", guard, &files)?;
+    let agent = Agent::start(&scene, &[])?;
+    for file in &files {
+        fs::write(scene.at(file.path), "evil\n")?;
+    }
+    agent.wait(0, "10 heals and 5 holds", |records| {
+        let healed = of(records, "config.drift.healed").len();
+        (healed == 10 && held(records, "budget").len() == 5).then_some(())
+    })?;
+    let records = agent.since(0);
+    let message = held(&records, "budget")[0]["message"].to_string();
+    ensure!(message.contains("guard.perMinute"), "{message}");
+    agent.stop()?;
+    // A restart does not fill it.
+    let agent = Agent::start(&scene, &[])?;
+    agent.wait(0, "5 holds", |records| {
+        (held(records, "budget").len() == 5).then_some(())
+    })?;
+    ensure!(
+        of(&agent.since(0), "config.drift.healed").is_empty(),
+        "{}",
+        agent.all()
+    );
+    // None at all, when that is said.
+    scene.declare("1.0.0", "  mode: heal\n  guard: {perMinute: 0}\n", &files)?;
+    agent.wait(0, "the other heals", |records| {
+        (of(records, "config.drift.healed").len() == 5).then_some(())
+    })?;
+    Ok(())
+}
+
+/// Case B120.
+#[test]
+fn a_policy_that_finds_nearly_everything_otherwise_heals_nothing_and_says_so_once() -> Result<()> {
+    if !is_built("a_policy_that_finds_nearly_everything_otherwise_heals_nothing_and_says_so_once") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = many(40);
+    scene.lay_out(&files)?;
+    for file in &files[..30] {
+        fs::write(scene.at(file.path), "of another node\n")?;
+    }
+    scene.declare("1.0.0", HEAL, &files)?;
+    for _ in 0..2 {
+        let agent = Agent::start(&scene, &["--sensor", "scan"])?;
+        agent.wait(0, "30 drifts and the hold", |records| {
+            let detected = of(records, "config.drift.detected").len();
+            (detected == 30 && held(records, "mass-drift").len() == 1).then_some(())
+        })?;
+        // One more, later, is held as well, and that is not said again.
+        let late = scene.at(files[35].path);
+        let mark = agent.mark();
+        fs::write(&late, "late\n")?;
+        agent.event(mark, "config.drift.detected", &late)?;
+        fs::write(&late, "declared\n")?;
+        agent.event(mark, "config.drift.resolved", &late)?;
+        let records = agent.since(0);
+        ensure!(held(&records, "mass-drift").len() == 1, "{}", agent.all());
+        ensure!(
+            of(&records, "config.drift.healed").is_empty(),
+            "{}",
+            agent.all()
+        );
+        let message = held(&records, "mass-drift")[0]["message"].to_string();
+        ensure!(message.contains("30 of 40"), "{message}");
+        ensure!(message.contains("massDrift: heal"), "{message}");
+        agent.stop()?;
+    }
+    let agent = Agent::start(&scene, &["--sensor", "scan"])?;
+    agent.wait(0, "the hold", |records| {
+        (held(records, "mass-drift").len() == 1).then_some(())
+    })?;
+    scene.declare(
+        "1.0.0",
+        "  mode: heal\n  guard: {massDrift: heal}\n",
+        &files,
+    )?;
+    agent.wait(0, "30 heals", |records| {
+        (of(records, "config.drift.healed").len() == 30).then_some(())
+    })?;
+    Ok(())
+}
+
+#[test]
+fn a_new_version_is_put_in_place_however_much_it_changes() -> Result<()> {
+    if !is_built("a_new_version_is_put_in_place_however_much_it_changes") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = many(40);
+    scene.lay_out(&files)?;
+    let guard = "  mode: heal\n  guard: {perMinute: 5}\n";
+    scene.declare("1.0.0", guard, &files)?;
+    let agent = Agent::start(&scene, &["--sensor", "scan"])?;
+    let next: Vec<_> = files.iter().map(|old| file(old.path, "next\n")).collect();
+    scene.declare("1.1.0", guard, &next)?;
+    let began = Instant::now();
+    agent.wait(0, "40 heals", |records| {
+        (of(records, "config.drift.healed").len() == 40).then_some(())
+    })?;
+    ensure!(
+        began.elapsed() < Duration::from_secs(30),
+        "{:?}",
+        began.elapsed()
+    );
+    agent.stop()?;
+    // Activated while no agent ran: it is an activation all the same.
+    let last: Vec<_> = files.iter().map(|old| file(old.path, "last\n")).collect();
+    scene.declare("1.2.0", "  mode: heal\n", &last)?;
+    let agent = Agent::start(&scene, &["--sensor", "scan"])?;
+    agent.wait(0, "40 heals", |records| {
+        (of(records, "config.drift.healed").len() == 40).then_some(())
+    })?;
+    ensure!(
+        held(&agent.since(0), "mass-drift").is_empty(),
+        "{}",
+        agent.all()
+    );
+    Ok(())
+}
