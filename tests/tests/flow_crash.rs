@@ -38,7 +38,7 @@ fn killed_at_every_call(change: Change) -> Result<()> {
         old += usize::from(version == before);
     }
     eprintln!(
-        "{change:?}, {} calls: {kills} kills, {old} of them before the commit; torn 0, mixed 0",
+        "{change:?}, {} calls: {kills} kills, {old} of them before the commit; torn 0, mixed 0; in order again after {longest:?} at most",
         all.len()
     );
     ensure!(kills >= 20, "{kills} kills only");
