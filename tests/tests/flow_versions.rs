@@ -102,18 +102,6 @@ impl Place {
     }
 }
 
-fn activated(agent: &Agent, mark: usize, version: u32) -> Result<Value> {
-    agent.wait(mark, &format!("version {version}"), |records| {
-        let mut records = records.iter();
-        records
-            .find(|record| {
-                record["event"] == "config.policy.activated"
-                    && record["version"] == format!("{version}.0.0")
-            })
-            .cloned()
-    })
-}
-
 /// No path was healed on its own, and none is told to drift.
 fn is_quiet(records: &[Value]) -> Result<()> {
     for record in records {
@@ -136,7 +124,7 @@ fn what_was_rolled_back_never_comes_back_by_itself() -> Result<()> {
     )?;
     let mark = agent.mark();
     place.say(2, "")?;
-    let record = activated(&agent, mark, 2)?;
+    let record = agent.activated(mark, "2.0.0")?;
     let message = record["message"].as_str().context("a message")?;
     ensure!(message == "it was 1.0.0; 22 paths written", "{message}");
     place.is_at(2)?;
@@ -153,7 +141,7 @@ fn what_was_rolled_back_never_comes_back_by_itself() -> Result<()> {
     let said = place.says(&["rollback", "p", "--reason", "it was slow"], 0)?;
     ensure!(said == "`p` 2.0.0 -> 1.0.0\n22 paths written\n", "{said}");
     place.is_at(1)?;
-    let record = activated(&agent, mark_back, 1)?;
+    let record = agent.activated(mark_back, "1.0.0")?;
     let message = record["message"].as_str().context("a message")?;
     ensure!(
         message.contains("held instead of 2.0.0 by uid 0: it was slow")
@@ -179,7 +167,7 @@ fn what_was_rolled_back_never_comes_back_by_itself() -> Result<()> {
     place.is_at(1)?;
     let mark = agent.mark();
     place.say(3, "")?;
-    activated(&agent, mark, 3)?;
+    agent.activated(mark, "3.0.0")?;
     place.is_at(3)?;
     is_quiet(&agent.since(mark))?;
     ensure!(agent.stop()?.success());
