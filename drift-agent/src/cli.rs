@@ -3,12 +3,17 @@
 mod activate;
 mod check;
 mod completions;
+mod diff;
+mod difference;
 mod duration;
+mod explain;
 mod format;
 mod history;
 mod policy;
+mod probe;
 mod run;
 mod size;
+mod snapshot;
 mod state;
 mod status;
 
@@ -29,21 +34,32 @@ struct Cli {
 
 const EXAMPLES: &str = "\
 Examples:
+  drift-agent snapshot /etc/ssh -o policies/ssh.yaml
+      write a policy that declares what is there now
   sudo drift-agent run --policies policies
       watch what the policies declare, and say what drifts, live
   sudo drift-agent run --policies policies --mode heal -o jsonl
       put the declared state back too, and say so in JSON, one record a line
   drift-agent check --policies policies
       look once, say what is not as declared, and end
+  drift-agent diff --policies policies
+      show what differs, secrets hidden
+  drift-agent explain --policies policies /etc/ssh/sshd_config
+      say what is declared of one path, what is there, and what healing would do
   drift-agent status; drift-agent history --since 1h
       how this node is, and what has happened on it
   drift-agent policy validate --policies policies
-      say all that is wrong with policies, on any machine";
+      say all that is wrong with policies, on any machine
+  sudo drift-agent probe
+      which sensor would run on this machine, and what it would not see";
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    Snapshot(snapshot::Snapshot),
     Run(run::Run),
     Check(check::Check),
+    Diff(diff::Diff),
+    Explain(explain::Explain),
     Activate(activate::Activate),
     Rollback(activate::Rollback),
     History(history::History),
@@ -51,6 +67,7 @@ enum Command {
     Policy(policy::Policy),
     Completions(completions::Completions),
     Man(completions::Man),
+    Probe(probe::ProbeCommand),
 }
 
 /// Parses the arguments and runs the command. Errors are one sentence on standard error and a non-zero status.
@@ -60,8 +77,11 @@ pub fn main() -> ExitCode {
         .format_timestamp_millis()
         .init();
     let result = match Cli::parse().command {
+        Command::Snapshot(snapshot) => snapshot.run(),
         Command::Run(run) => run.run().map(|()| ExitCode::SUCCESS),
         Command::Check(check) => check.run(),
+        Command::Diff(diff) => diff.run(),
+        Command::Explain(explain) => explain.run(),
         Command::Activate(activate) => activate.run(),
         Command::Rollback(rollback) => rollback.run(),
         Command::History(history) => history.run(),
@@ -69,6 +89,7 @@ pub fn main() -> ExitCode {
         Command::Policy(policy) => policy.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
+        Command::Probe(probe) => probe.run(),
     };
     match result {
         Ok(status) => status,

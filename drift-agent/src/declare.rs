@@ -7,19 +7,24 @@
 mod accounts;
 mod attribute;
 mod basis;
+mod beside;
 mod changed;
 mod content;
 mod folder;
 mod rejected;
 mod resolve;
 
+pub use accounts::Names;
 pub use attribute::{Attribute, Attributes, Expect};
 pub use basis::{Basis, Sources};
+pub use beside::{Beside, beside};
 pub use changed::Changes;
+pub use content::MAX_CONTENTS;
 pub use drift_common::policy::{
     Backoff, Compare, Fight, FinalNewline, Flags, Globs, Guard, HardLinks, Hold, Holds, MassDrift,
     Mode, OnRemove, Position, Redact, Severity, without_final_newline,
 };
+pub use folder::{MAX_BYTES, MAX_FILES};
 pub use rejected::Rejected;
 
 use self::{folder::Folder, resolve::Resolve};
@@ -27,11 +32,14 @@ use self::{folder::Folder, resolve::Resolve};
 use std::{
     collections::BTreeSet,
     ffi::{OsStr, OsString},
+    fmt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
 use drift_common::policy::{self, Lineage, MAX_SIZE, Problems};
+
+use crate::compare::structured::Meaning;
 
 /// A policy's part of the snapshot that is the same for all its files.
 #[derive(Debug, PartialEq, Eq)]
@@ -76,8 +84,8 @@ pub struct Declared {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target {
     File(Content),
-    /// A link that holds exactly this.
-    Symlink(PathBuf),
+    /// A link that holds exactly this. A text: `a`, `a/` and `./a` are equal as paths, and are three links.
+    Symlink(OsString),
     /// Nothing.
     Absent,
     /// A directory; `None`: what is in it is left alone.
@@ -104,7 +112,7 @@ impl Exhaustive {
 }
 
 /// What a file must hold.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(PartialEq, Eq)]
 pub struct Content {
     pub bytes: Arc<[u8]>,
     /// BLAKE3 of `bytes`.
@@ -115,10 +123,25 @@ pub struct Content {
     pub max_size: u64,
     pub hard_links: HardLinks,
     pub compare: Compare,
+    /// What the bytes say, where they are compared by that.
+    pub meaning: Option<Meaning>,
     pub redact: Redact,
 }
 
+impl fmt::Debug for Content {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // The bytes may be secrets.
+        write!(f, "Content({} bytes, {})", self.bytes.len(), self.digest)
+    }
+}
+
 impl Content {
+    /// Whether all of the file is declared, and not only some of its keys.
+    #[must_use]
+    pub fn is_whole(&self) -> bool {
+        self.meaning.as_ref().is_none_or(Meaning::is_whole)
+    }
+
     /// These bytes and nothing else.
     #[must_use]
     pub fn exact(bytes: Arc<[u8]>) -> Self {
@@ -129,6 +152,7 @@ impl Content {
             max_size: MAX_SIZE,
             hard_links: HardLinks::default(),
             compare: Compare::Exact,
+            meaning: None,
             redact: Redact::default(),
         }
     }

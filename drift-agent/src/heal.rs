@@ -2,6 +2,7 @@
 
 mod action;
 mod attribute;
+mod edit;
 mod execute;
 mod guard;
 mod other;
@@ -13,8 +14,11 @@ mod transaction;
 mod tests;
 
 pub use action::Action;
+pub use edit::{Text, edited, kept};
 pub use execute::{HealError, Healed, execute, sweep_leftovers};
 pub use guard::{Brake, Budget, Contested, Fights, Mass, MassVerdict, Rival, Verdict};
 pub use plan::{Impossible, healable, plan};
 pub use replace::temporary_name;
-pub use transaction::{Finished, Step, Transaction, TransactionError, recover, run as transact};
+pub use transaction::{
+    Finished, Source, Step, Transaction, TransactionError, recover, run as transact,
+};

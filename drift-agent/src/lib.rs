@@ -11,6 +11,8 @@ pub mod probe;
 
 pub mod observe;
 
+pub mod capture;
+
 pub mod compare;
 
 pub mod heal;

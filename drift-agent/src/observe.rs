@@ -13,7 +13,10 @@ pub use actor::{Identify, is_same_process};
 pub use attribute::{Place, Reading, read as read_attribute, read_all as read_attributes};
 pub use decode::{Decoded, decode};
 pub use objects::{Directory, Name, Object, Objects};
-pub use read::{Found, Host, Known, Observed, Stat, Times, Unexpected, observe};
+pub use read::{
+    Found, Held, Host, Known, Observed, Stat, Times, Unexpected, observe,
+    take::{Taken, Whole, take},
+};
 pub use register::Register;
 pub use scan::scan;
 pub use settle::{Settle, VANISHED, Wait};

@@ -21,6 +21,7 @@ mod status;
 mod timers;
 mod work;
 
+pub(crate) use attribute::differences as attribute_differences;
 pub(crate) use describe::{
     also_declared, declared as declared_side, detail, observed as observed_side,
 };
@@ -185,8 +186,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
     let mut hooks = 0;
     let (mut ears, deaf) = match parts.probe {
         Ok(probe) => {
-            unseen.extend(probe.unseen.iter().map(|phrase| (*phrase).to_owned()));
-            hooks = probe.hooks;
+            unseen.extend(probe.unseen().into_iter().map(str::to_owned));
+            hooks = probe.hooks();
             (Some(Ears::new(probe)?), None)
         }
         Err(reason) => (None, Some(reason)),
@@ -421,6 +422,7 @@ impl Pipeline {
     fn larger(&mut self, objects: usize) -> Option<Ears> {
         let loaded = Probe::load(ProbeSettings {
             objects,
+            ring: self.settings.ring,
             debug: self.settings.debug_probes,
         });
         let reason = match loaded

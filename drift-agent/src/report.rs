@@ -27,9 +27,10 @@ use std::{
 pub use console::{Look, Watching};
 pub use history::Heals;
 pub use line::SCHEMA;
+pub(crate) use line::{path_bytes, shown};
 pub use otlp::{Counts, OtlpError, Settings as OtlpSettings};
 pub use record::{Actor, Cause, Event, FileType, Outcome, Record, State};
-pub use redact::{Redact, Redactable, Redactor, Shown, Why};
+pub use redact::{Redactable, Redactor, Shown, Why};
 
 use history::History;
 use loss::{Lost, lost};

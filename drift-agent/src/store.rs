@@ -31,7 +31,7 @@ pub use declared::InForce;
 pub use error::{Changed, StoreError};
 pub use history::{Bounds, HistoryWriter, MOST_LINE, Past, read as read_history};
 pub use hold::{Failure, Held, Holding};
-pub use journal::{Change, Directory, Entry, Journal, Moved, Stage};
+pub use journal::{Change, Directory, Entry, Journal, Moved, Over, Stage};
 pub use room::Usage;
 pub use snapshot::Restored;
 pub use state::{

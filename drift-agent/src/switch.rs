@@ -24,7 +24,7 @@ use thiserror::Error;
 
 use crate::{
     declare::{Mode, Rejected, Snapshot},
-    heal::{self, Finished, Impossible, Step, Transaction, TransactionError},
+    heal::{self, Finished, HealError, Impossible, Step, Transaction, TransactionError},
     observe::{Host, observe},
     store::{Held, Holding, Moved, Store, StoreError},
 };
@@ -43,6 +43,8 @@ pub enum SwitchError {
     NoEarlier(String),
     #[error("{}: {}", escape::path(.path), .why.sentence())]
     Impossible { path: PathBuf, why: Impossible },
+    #[error("{}: {source}", escape::path(.path))]
+    Unwritable { path: PathBuf, source: HealError },
     #[error(transparent)]
     Transaction(#[from] TransactionError),
     #[error(transparent)]
@@ -58,6 +60,7 @@ impl SwitchError {
             Self::Refused(refused) => refused.reason(),
             Self::NoEarlier(_) => "no-earlier",
             Self::Impossible { why, .. } => why.reason(),
+            Self::Unwritable { source, .. } => source.reason(),
             Self::Transaction(error) => error.reason(),
             Self::Store(error) => error.reason(),
         }
@@ -67,7 +70,7 @@ impl SwitchError {
     fn has_failed(&self) -> bool {
         match self {
             Self::Rejected(_) | Self::Refused(_) | Self::NoEarlier(_) | Self::Store(_) => false,
-            Self::Impossible { .. } | Self::Transaction(_) => true,
+            Self::Impossible { .. } | Self::Unwritable { .. } | Self::Transaction(_) => true,
         }
     }
 }

@@ -138,15 +138,20 @@ const NAME_SHOWN: usize = 60;
 
 /// `name` in backquotes, safe to show, and cut in the middle when it is long: both ends of a name say more than its middle.
 pub fn name(name: &str) -> impl fmt::Display + '_ {
+    fmt::from_fn(move |f| write!(f, "`{}`", short(name)))
+}
+
+/// The same without the backquotes.
+pub fn short(name: &str) -> impl fmt::Display + '_ {
     fmt::from_fn(move |f| {
         let count = name.chars().count();
         if count <= NAME_SHOWN {
-            return write!(f, "`{}`", text(name));
+            return write!(f, "{}", text(name));
         }
         let half = NAME_SHOWN / 2;
         let at = |n: usize| name.char_indices().nth(n).map_or(name.len(), |(at, _)| at);
         let (start, end) = (&name[..at(half)], &name[at(count - half)..]);
-        write!(f, "`{}…{}`", text(start), text(end))
+        write!(f, "{}…{}", text(start), text(end))
     })
 }
 

@@ -71,7 +71,7 @@ pub use digest::canonical;
 pub use expect::{FinalNewline, HardLinks, MAX_SIZE, Redact, Severity, without_final_newline};
 pub use globs::Globs;
 pub use guard::{Backoff, Fight, Guard, MassDrift, Mode, OnRemove};
-pub use parse::{API_VERSION, parse};
+pub use parse::{API_VERSION, is_name, parse};
 pub use problem::{Problem, Problems};
 pub use reload::{AfterHeal, Signal, Whom};
 pub use render::render;
@@ -79,6 +79,7 @@ pub use requirement::{Dependency, Environment, Variable};
 pub use schema::schema;
 pub use source::{MAX_FILE, Place, Position, Source, Spanned};
 pub use suggest::closest;
+pub use tree::MAX_NODES;
 pub use validate::{Hold, Holds, Lineage, lineages, validate};
 pub use version::{
     AbsentSpec, DirectorySpec, Exhaustive, FileSpec, OnUnexpected, PolicyVersion, Principal,

@@ -1,6 +1,9 @@
 #![no_main]
 
-use drift_agent::report::{Redact, Redactable, Redactor};
+use drift_agent::{
+    declare::Redact,
+    report::{Redactable, Redactor},
+};
 use libfuzzer_sys::fuzz_target;
 
 /// Not a word of any file that is not about it.

@@ -2,9 +2,12 @@
 
 pub mod agent;
 pub mod collector;
+pub mod command;
+pub mod mutate;
 pub mod peer;
 pub mod report;
 pub mod scene;
 pub mod skip;
 pub mod sweep;
+pub mod tree;
 pub mod wait;

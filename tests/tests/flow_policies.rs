@@ -4,8 +4,9 @@ use std::{fs, process::Command};
 
 use anyhow::{Result, ensure};
 use drift_tests::{
-    agent::{Agent, has_probes, is_built, program},
+    agent::{Agent, SOON, has_probes, is_built, program},
     scene::{DEFAULT, HEAL_AT_ONCE, Scene, file},
+    wait::until,
 };
 
 /// Runs the agent on a scene until it ends by itself: status and standard error.
@@ -117,7 +118,11 @@ fn an_error_on_line_seven_is_refused_with_its_place_and_the_last_good_policy_sta
     })?;
     let message = rejected["message"].as_str().unwrap_or_default();
     ensure!(message.contains("policy.yaml:7:3"), "{rejected}");
-    ensure!(agent.errors().contains("guarb"), "{}", agent.errors());
+    // Standard error comes by another way than the record.
+    until(SOON, || {
+        ensure!(agent.errors().contains("guarb"), "{}", agent.all());
+        Ok(())
+    })?;
     // The last good one stays in force.
     let app = scene.at("app.conf");
     let mark = agent.mark();

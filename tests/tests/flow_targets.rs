@@ -202,3 +202,36 @@ fn they_are_found_at_start_and_by_scanning_and_a_second_start_has_nothing_to_do(
     ensure!(agent.stop()?.success());
     Ok(())
 }
+
+#[test]
+fn what_is_beneath_a_directory_that_became_a_link_is_put_back_after_it() -> Result<()> {
+    let test = "what_is_beneath_a_directory_that_became_a_link_is_put_back_after_it";
+    if !is_built(test) {
+        return Ok(());
+    }
+    let sensors = if has_probes(test) {
+        &["scan", "tracepoint"][..]
+    } else {
+        &["scan"][..]
+    };
+    for sensor in sensors {
+        let scene = Scene::new()?;
+        scene.declare_spec(
+            "1.0.0",
+            HEAL_AT_ONCE,
+            "files:\n    - {path: TREE/way.d/sub/beneath, content: {inline: a}}\n  directories:\n    - {path: TREE/way.d}\n",
+        )?;
+        fs::create_dir_all(scene.at("way.d/sub"))?;
+        fs::write(scene.at("way.d/sub/beneath"), "a")?;
+        let agent = Agent::start(&scene, &["--sensor", sensor])?;
+        let mark = agent.mark();
+        fs::rename(scene.at("way.d"), scene.elsewhere().join("way.d"))?;
+        symlink(scene.elsewhere(), scene.at("way.d"))?;
+        let beneath = scene.at("way.d/sub/beneath");
+        for path in [&scene.at("way.d"), &beneath] {
+            agent.event(mark, "config.drift.healed", path)?;
+        }
+        ensure!(fs::read(beneath)? == b"a" && !scene.at("way.d").is_symlink());
+    }
+    Ok(())
+}

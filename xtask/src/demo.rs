@@ -303,9 +303,10 @@ impl Printer {
 
     fn next_steps(&mut self, agent: &str) -> Result<()> {
         self.line("")?;
-        self.line(
-            "Try it on a file of yours, watching only (README.md has a policy to start from):",
-        )?;
+        self.line("Try it on a folder of yours, watching only:")?;
+        self.line(&format!(
+            "   sudo {agent} snapshot /etc/ssh -o policies/ssh.yaml"
+        ))?;
         self.line(&format!("   sudo {agent} run --policies policies"))
     }
 }

@@ -1,4 +1,8 @@
-//! `cargo xtask sweep`: every point at which something can go wrong, not a few of them as in the tests.
+//! `cargo xtask sweep`: far more of the random and the systematic tests than the tests themselves try.
+
+mod crash;
+mod fault;
+mod oracle;
 
 use anyhow::Result;
 
@@ -10,44 +14,44 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo xtask sweep crash                      kill a change of versions at each of its calls
-  TMPDIR=/dev/shm cargo xtask sweep fault      let each call fail, once and for good, with each error
+  sudo -E cargo xtask sweep oracle                        10,000 sequences; another seed each time
+  sudo -E cargo xtask sweep oracle --seed 1 --sequences 5 the same again
+  cargo xtask sweep crash                                 kill a change of versions at each of its calls
+  TMPDIR=/dev/shm cargo xtask sweep fault                 let each call fail, once and for good, with each error
 
-Takes from half an hour to some hours. The tests themselves try a few points all over.";
+Each takes from half an hour to some hours. The tests themselves try a few of all of these.";
 
-/// Try every point at which something can go wrong.
+/// Try what can go wrong for as long as somebody has time, not a few times as the tests do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
+    #[command(subcommand)]
     what: What,
 }
 
-#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+#[derive(Debug, clap::Subcommand)]
 enum What {
-    /// A change of versions that is killed.
-    Crash,
-    /// A change of versions in which a call fails.
-    Fault,
-}
-
-impl What {
-    /// The test that does it.
-    const fn test(self) -> &'static str {
-        match self {
-            What::Crash => "flow_crash",
-            What::Fault => "flow_fault",
-        }
-    }
+    Oracle(oracle::Args),
+    Crash(crash::Args),
+    Fault(fault::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    match &args.what {
+        What::Oracle(args) => oracle::run(args),
+        What::Crash(args) => crash::run(args),
+        What::Fault(args) => fault::run(args),
+    }
+}
+
+/// Runs a test of a change of versions at every point there is, on an agent as it is shipped.
+fn every_point(test: &str) -> Result<()> {
     let workspace = Workspace::find()?;
     let toolchain = setup::ensure(&workspace)?;
     build::probes(&workspace, &toolchain)?;
     let agent = build::agent(&workspace, Profile::Release)?;
     Step::cargo("sweep")
-        .args(["test", "--package", "drift-tests", "--test"])
-        .arg(args.what.test())
+        .args(["test", "--package", "drift-tests", "--test", test])
         .args(["--", "--nocapture"])
         .env("DRIFT_SWEEP", "1")
         .env("DRIFT_AGENT", &agent)

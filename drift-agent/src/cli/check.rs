@@ -14,7 +14,7 @@ use clap::{Args, ValueEnum};
 
 use crate::{
     compare::{self, Drift},
-    declare::{self, Holds},
+    declare::{self, Holds, Severity},
     observe::{Host, scan},
     pipeline::{also_declared, declared_side, detail, observed_side},
     report::{Cause, Event, Output, Record, Reporter},
@@ -39,7 +39,7 @@ pub struct Check {
 
 const EXAMPLES: &str = "\
 Status:
-  0   everything is as declared
+  0   everything is as declared, or says what is declared in another way
   1   a bit: something is there that was not declared
   2   a bit: something declared is missing
   4   a bit: something is there and differs
@@ -58,7 +58,7 @@ enum OutputArg {
 }
 
 /// Threads that look: reading small files is waiting for the kernel, and more than this waits for its locks.
-const MOST_THREADS: usize = 8;
+pub(super) const MOST_THREADS: usize = 8;
 
 /// A scan that takes longer than this shows how far it is, on a terminal.
 const LONG: Duration = Duration::from_secs(1);
@@ -96,8 +96,8 @@ impl Check {
             &snapshot.files,
             threads.min(MOST_THREADS),
             |declared, observed| {
-                let drifts = compare::differences(declared, &observed);
-                if drifts.is_empty() {
+                let compared = compare::compare(declared, &observed);
+                if compared.drifts.is_empty() {
                     return None;
                 }
                 let mut record = Record::new(Event::DriftDetected);
@@ -106,11 +106,14 @@ impl Check {
                 record.path = Some(declared.path.clone());
                 record.declared = Some(declared_side(declared));
                 record.observed = Some(observed_side(&observed));
-                record.message = detail(declared, &observed);
+                record.message = detail(declared, &observed, &compared);
                 record.severity = Some(declared.severity);
+                if compared.drifts == [Drift::ContentEquivalent] {
+                    record.severity = Some(Severity::Info);
+                }
                 record.cause = Some(Cause::Scan);
                 record.actor = Some(Err(NOBODY.to_owned()));
-                record.drift = drifts;
+                record.drift = compared.drifts;
                 let inode = observed.stat.map(|stat| (stat.ino, stat.dev));
                 Some((record, inode))
             },
@@ -131,10 +134,12 @@ impl Check {
             OutputArg::Jsonl => say(&records, Output::Jsonl)?,
             OutputArg::Table => {
                 say(&records, Output::Table)?;
-                super::policy::print(&summary(snapshot.files.len(), records.len(), took))?;
+                super::policy::print(&summary(snapshot.files.len(), &records, took))?;
             }
         }
-        Ok(ExitCode::from(status(&records)))
+        Ok(ExitCode::from(status(
+            records.iter().flat_map(|record| &record.drift),
+        )))
     }
 }
 
@@ -199,29 +204,37 @@ fn json(records: &[Record]) -> Result<()> {
     }
 }
 
-fn summary(files: usize, drifting: usize, took: Duration) -> String {
+fn summary(files: usize, records: &[Record], took: Duration) -> String {
     let took = took.as_secs_f64();
-    match (files, drifting) {
+    // Of no account to the status, and to the sum neither.
+    let is_other = |record: &&Record| record.drift == [Drift::ContentEquivalent];
+    let others = records.iter().filter(is_other).count();
+    let note = match others {
+        0 => String::new(),
+        others => format!(", {others} of them written in another way"),
+    };
+    match (files, records.len() - others) {
         (0, _) => "the policies declare no paths: nothing to look at\n".to_owned(),
-        (files, 0) => format!("all {files} paths are as declared ({took:.2} s)\n"),
+        (files, 0) => format!("all {files} paths are as declared{note} ({took:.2} s)\n"),
         (files, drifting) => {
             let right = files - drifting;
-            format!("{right} of {files} paths are as declared, {drifting} are not ({took:.2} s)\n")
+            format!(
+                "{right} of {files} paths are as declared{note}, {drifting} are not ({took:.2} s)\n"
+            )
         }
     }
 }
 
-fn status(records: &[Record]) -> u8 {
-    records
-        .iter()
-        .flat_map(|record| &record.drift)
-        .map(|drift| bit(*drift))
-        .fold(0, |status, bit| status | bit)
+/// The status that these kinds of drift come to.
+pub(super) fn status<'d>(drifts: impl Iterator<Item = &'d Drift>) -> u8 {
+    drifts.fold(0, |status, drift| status | bit(*drift))
 }
 
 /// What a kind of drift adds to the status.
 const fn bit(drift: Drift) -> u8 {
     match drift {
+        // It says what is declared.
+        Drift::ContentEquivalent => 0,
         Drift::Unexpected => 1,
         Drift::Missing => 2,
         Drift::Content

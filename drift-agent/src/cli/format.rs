@@ -10,11 +10,34 @@ pub enum Format {
     #[default]
     Table,
     Json,
+    /// Each value on a line.
+    Jsonl,
     Yaml,
 }
 
+impl Format {
+    /// Values for programs; `table` gives what people are shown instead.
+    pub fn print(self, values: Vec<Value>, table: impl FnOnce() -> String) -> String {
+        match self {
+            Format::Table => table(),
+            Format::Json => format!("{:#}\n", Value::Array(values)),
+            Format::Jsonl => values.iter().map(|value| format!("{value}\n")).collect(),
+            Format::Yaml => yaml(&Value::Array(values)),
+        }
+    }
+
+    /// As [`Format::print`], where there is exactly one.
+    pub fn print_one(self, value: Value, table: impl FnOnce() -> String) -> String {
+        match self {
+            Format::Json => format!("{value:#}\n"),
+            Format::Yaml => yaml(&value),
+            Format::Table | Format::Jsonl => self.print(vec![value], table),
+        }
+    }
+}
+
 /// `value` as YAML: keys and texts in quotes where they need them, so that every reader takes them for the same.
-pub fn yaml(value: &Value) -> String {
+pub(super) fn yaml(value: &Value) -> String {
     let mut text = String::new();
     block(value, 0, &mut text);
     text

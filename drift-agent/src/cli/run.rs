@@ -59,6 +59,10 @@ pub struct Run {
     /// What the contents in the state folder may take of the disk.
     #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = quota)]
     store_quota: u64,
+    /// Room for changes that the agent has not heard of yet: a power of two, `64KiB` to say it shortly. A full ring loses who made a change, never that there
+    /// was one.
+    #[arg(long, value_name = "SIZE", value_parser = ring, default_value = "4MiB")]
+    ring: u32,
     /// A table for people, or one JSON record a line (docs/record.schema.json).
     #[arg(short, long, value_enum, default_value_t = OutputArg::Table)]
     output: OutputArg,
@@ -115,6 +119,7 @@ impl Run {
             scan_interval,
             soak,
             store_quota,
+            ring,
             output,
             ready_file,
             debug_probes,
@@ -134,6 +139,7 @@ impl Run {
             scan_interval,
             soak,
             store_quota,
+            ring,
             output: match output {
                 OutputArg::Table => Output::Table,
                 OutputArg::Jsonl => Output::Jsonl,
@@ -308,6 +314,7 @@ fn sense(settings: &Settings, snapshot: &Snapshot) -> Result<Result<Probe, Strin
     }
     let loaded = Probe::load(ProbeSettings {
         objects: Objects::new(&snapshot.files).count(),
+        ring: settings.ring,
         debug: settings.debug_probes,
     });
     match loaded {
@@ -361,5 +368,63 @@ pub(super) fn lock(state: &Path) -> Result<File> {
             state.display()
         ),
         Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
+    }
+}
+
+/// `4096`, `64KiB`, `4MiB`: what the kernel takes for a ring.
+fn ring(text: &str) -> Result<u32, String> {
+    let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
+    let scale: u32 = match unit {
+        "" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        _ => return Err(format!("unknown unit `{unit}`: 4096, 64KiB, 4MiB")),
+    };
+    let size = text[..text.len() - unit.len()]
+        .parse()
+        .ok()
+        .and_then(|number: u32| number.checked_mul(scale))
+        .ok_or("a size is a number, or a number and a unit: 4096, 64KiB, 4MiB")?;
+    let page = rustix::param::page_size() as u32;
+    if !size.is_power_of_two() || size < page || size > MOST_RING {
+        return Err(format!(
+            "the kernel takes powers of two, from one page ({page}) to 1024MiB"
+        ));
+    }
+    Ok(size)
+}
+
+/// It is locked in memory.
+const MOST_RING: u32 = 1 << 30;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ring_has_a_size_that_the_kernel_takes() {
+        let page = rustix::param::page_size();
+        for (text, expected) in [
+            ("4MiB", Some(4 << 20)),
+            ("64KiB", Some(64 << 10)),
+            ("1048576", Some(1 << 20)),
+            ("1024MiB", Some(1 << 30)),
+            ("2048MiB", None),
+            ("4096MiB", None),
+            ("3MiB", None),
+            ("1KiB", None),
+            ("MiB", None),
+            ("4M", None),
+            ("-1", None),
+            ("0", None),
+        ] {
+            assert_eq!(ring(text).ok(), expected, "{text}");
+        }
+        assert_eq!(ring(&page.to_string()).ok(), Some(page as u32));
+        assert_eq!(
+            ring("4MiB").ok(),
+            Some(crate::settings::RING),
+            "the default"
+        );
     }
 }

@@ -8,11 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use drift_common::escape;
 
-use super::{
-    format::{Format, yaml},
-    policy::print,
-    state::StateFolder,
-};
+use super::{format::Format, policy::print, state::StateFolder};
 use crate::{
     serve::{AskError, Body, Health, Lack, PolicyStatus, Reason, Request, Status, ask},
     store::{Known, Store},
@@ -57,11 +53,8 @@ impl StatusCommand {
             Err(AskError::NoAgent) => without_agent(&state),
             Err(error) => return Err(error.into()),
         };
-        print(&match output {
-            Format::Table => table::table(&status, &jiff::tz::TimeZone::system()),
-            Format::Json => format!("{:#}\n", serde_json::to_value(&status)?),
-            Format::Yaml => yaml(&serde_json::to_value(&status)?),
-        })?;
+        let table = || table::table(&status, &jiff::tz::TimeZone::system());
+        print(&output.print_one(serde_json::to_value(&status)?, table))?;
         Ok(ExitCode::from(exit(status.health)))
     }
 }

@@ -7,6 +7,8 @@ use serde::Serialize;
 #[serde(rename_all = "kebab-case")]
 pub enum Drift {
     Content,
+    /// The file says the same, written in another way.
+    ContentEquivalent,
     Missing,
     /// Something is where nothing may be.
     Unexpected,
@@ -28,8 +30,9 @@ pub enum Drift {
 
 impl Drift {
     /// Every kind.
-    pub const ALL: [Drift; 12] = [
+    pub const ALL: [Drift; 13] = [
         Drift::Content,
+        Drift::ContentEquivalent,
         Drift::Missing,
         Drift::Unexpected,
         Drift::Type,
@@ -48,6 +51,7 @@ impl Drift {
     pub const fn name(self) -> &'static str {
         match self {
             Drift::Content => "content",
+            Drift::ContentEquivalent => "content-equivalent",
             Drift::Missing => "missing",
             Drift::Unexpected => "unexpected",
             Drift::Type => "type",

@@ -15,6 +15,7 @@ mod json;
 mod keyvalue;
 mod lines;
 mod listing;
+mod meaning;
 mod number;
 mod pointer;
 mod rules;
@@ -23,59 +24,17 @@ mod value;
 mod yaml;
 
 pub use diff::{Difference, Differences, Kind, MAX_DIFFERENCES, Side, compare};
+pub use drift_common::policy::{Absence, Equal, Format, Keys};
 pub use edit::{EditError, edit};
+pub use meaning::{Meaning, Verdict};
 pub use pointer::{PatternError, Pointer, Token};
-pub use rules::{Absence, Equal, Heed, Keys, Rules};
+pub use rules::{Heed, Rules, RulesError};
 pub use value::{MAX_DEPTH, MAX_NODES, Tree};
 
 use value::Node;
 
 /// Bytes of one file that is compared by structure, at most.
 pub const MAX_SIZE: usize = 8 << 20;
-
-/// How a file is written.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// YAML 1.2, several documents, anchors, merge keys.
-    Yaml,
-    /// As RFC 8259 has it.
-    Json,
-    /// JSON with comments, commas at the end, and the rest of JSON5.
-    Json5,
-    Toml,
-    /// Sections of keys: systemd units, Git's configuration, WireGuard.
-    Ini,
-    /// `KEY=value`, with quotes and `export`; Java's properties.
-    Env,
-    /// `Key value` or `key = value`: sshd, sysctl.
-    KeyValue,
-}
-
-impl Format {
-    pub const ALL: [Format; 7] = [
-        Format::Yaml,
-        Format::Json,
-        Format::Json5,
-        Format::Toml,
-        Format::Ini,
-        Format::Env,
-        Format::KeyValue,
-    ];
-
-    /// As policies name it.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            Format::Yaml => "yaml",
-            Format::Json => "json",
-            Format::Json5 => "json5",
-            Format::Toml => "toml",
-            Format::Ini => "ini",
-            Format::Env => "env",
-            Format::KeyValue => "keyvalue",
-        }
-    }
-}
 
 /// Why a file says nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -178,41 +137,6 @@ impl Tree {
     #[must_use]
     pub fn format(&self) -> Format {
         self.format
-    }
-}
-
-/// What is to be said of two files.
-#[derive(Debug)]
-pub enum Verdict {
-    /// The same, or different in nothing that counts.
-    Same,
-    /// Different; perhaps only in the way of writing ([`Differences::is_equivalent`]).
-    Differs(Differences),
-    /// What is there is not of the format: it cannot be as declared.
-    ObservedUnparsable(ParseError),
-    /// What is declared is not of the format: the policy is wrong, and nothing is known about what is there.
-    DeclaredUnparsable(ParseError),
-}
-
-/// Compares two files of the same format.
-#[must_use]
-pub fn verdict(format: Format, rules: &Rules, declared: &[u8], observed: &[u8]) -> Verdict {
-    let wanted = match parse(format, declared) {
-        Ok(tree) => tree,
-        Err(error) => return Verdict::DeclaredUnparsable(error),
-    };
-    if declared == observed {
-        return Verdict::Same;
-    }
-    match parse(format, observed) {
-        Err(error) => Verdict::ObservedUnparsable(error),
-        Ok(found) => {
-            let differences = compare(&wanted, &found, rules);
-            if differences.list.is_empty() {
-                return Verdict::Same;
-            }
-            Verdict::Differs(differences)
-        }
     }
 }
 

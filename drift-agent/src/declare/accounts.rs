@@ -4,7 +4,7 @@
 //! the container's users.
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     io::{self, Read},
     os::{fd::AsRawFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
@@ -101,10 +101,20 @@ impl<'r> Accounts<'r> {
 
     fn read(&mut self, basis: &mut Basis) -> HashMap<String, u32> {
         let mut ids = HashMap::new();
+        for text in self.texts(basis) {
+            for (name, id) in entries(&text) {
+                ids.entry(name).or_insert(id);
+            }
+        }
+        ids
+    }
+
+    fn texts(&mut self, basis: &mut Basis) -> Vec<Vec<u8>> {
+        let mut texts = Vec::new();
         for (index, file) in self.kind.files.into_iter().enumerate() {
             let path = self.root.join(file);
             match self.read_file(file, path.clone(), basis) {
-                Ok(text) => entries(&text, &mut ids),
+                Ok(text) => texts.push(text),
                 // Most systems do not have the second one.
                 Err(error) if index > 0 && error.kind() == io::ErrorKind::NotFound => {}
                 Err(error) => self
@@ -112,7 +122,7 @@ impl<'r> Accounts<'r> {
                     .push(format!("{} cannot be read: {error}", escape::path(&path))),
             }
         }
-        ids
+        texts
     }
 
     fn read_file(&self, file: &str, path: PathBuf, basis: &mut Basis) -> io::Result<Vec<u8>> {
@@ -145,35 +155,123 @@ impl<'r> Accounts<'r> {
     }
 }
 
-/// Adds what `text` says to `ids`: lines of fields with colons between them, the first the name and the third the id. The first entry of a
-/// name counts; lines that are none are passed by, as the C library does.
-fn entries(text: &[u8], ids: &mut HashMap<String, u32>) {
-    for line in text.split(|byte| *byte == b'\n') {
+/// What `text` says: lines of fields with colons between them, the first the name and the third the id. The first entry of a name counts; lines
+/// that are none are passed by, as the C library does.
+fn entries(text: &[u8]) -> impl Iterator<Item = (String, u32)> + '_ {
+    text.split(|byte| *byte == b'\n').filter_map(|line| {
         let mut fields = line.split(|byte| *byte == b':');
         let (name, id) = (fields.next(), fields.nth(1));
         let text = |field: Option<&[u8]>| Some(std::str::from_utf8(field?).ok()?.to_owned());
-        if let (Some(name), Some(Ok(id))) = (text(name), text(id).map(|id| id.parse())) {
-            ids.entry(name).or_insert(id);
+        Some((text(name)?, text(id)?.parse().ok()?))
+    })
+}
+
+/// How the users and groups of a host are called.
+#[derive(Debug, Default)]
+pub struct Names {
+    users: HashMap<u32, String>,
+    groups: HashMap<u32, String>,
+}
+
+impl Names {
+    /// Those of the host whose root is `root`. A file that cannot be read has none.
+    #[must_use]
+    pub fn of(root: &Path) -> Self {
+        let names = |kind| {
+            // Nobody waits for these files to change.
+            let texts = Accounts::new(root, kind).texts(&mut Basis::new(root));
+            by_id(texts.iter().flat_map(|text| entries(text)))
+        };
+        Self {
+            users: names(USERS),
+            groups: names(GROUPS),
         }
     }
+
+    /// The name that stands for just this id, or the id.
+    #[must_use]
+    pub fn user(&self, id: u32) -> Principal {
+        principal(&self.users, id)
+    }
+
+    /// As [`Names::user`].
+    #[must_use]
+    pub fn group(&self, id: u32) -> Principal {
+        principal(&self.groups, id)
+    }
+
+    /// [`Names::user`], for people.
+    #[must_use]
+    pub fn shown_user(&self, id: u32) -> String {
+        shown(self.user(id))
+    }
+
+    /// [`Names::group`], for people.
+    #[must_use]
+    pub fn shown_group(&self, id: u32) -> String {
+        shown(self.group(id))
+    }
+}
+
+fn shown(principal: Principal) -> String {
+    match principal {
+        Principal::Id(id) => id.to_string(),
+        Principal::Name(name) => name,
+    }
+}
+
+fn principal(names: &HashMap<u32, String>, id: u32) -> Principal {
+    let name = names.get(&id).cloned();
+    name.map_or(Principal::Id(id), Principal::Name)
+}
+
+/// The first name of each id; a name's first entry counts, and names that would need care in a policy do not.
+fn by_id(entries: impl Iterator<Item = (String, u32)>) -> HashMap<u32, String> {
+    let is_plain = |name: &str| {
+        name.starts_with(|c: char| c.is_ascii_alphabetic() || c == '_')
+            && name.len() <= 256
+            && name
+                .chars()
+                .all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))
+    };
+    let mut seen = HashSet::new();
+    let mut names = HashMap::new();
+    for (name, id) in entries {
+        if seen.insert(name.clone()) && is_plain(&name) {
+            names.entry(id).or_insert(name);
+        }
+    }
+    names
 }
 
 #[cfg(test)]
 mod tests {
-    use std::collections::HashMap;
+    use super::{by_id, entries};
 
-    use super::entries;
+    const TEXT: &[u8] = b"root:x:0:0:root:/root:/bin/sh\n\n# comment\n+::::::\nbad:x:nan:\nshort:x\nroot:x:7:\ntoor:x:0:\n\xff:x:1:\napp:x:1000:1000::/:\n\
+        7up:x:9:\nlast:x:5";
 
     #[test]
     fn lines_that_are_no_entries_are_passed_by() {
-        let text = b"root:x:0:0:root:/root:/bin/sh\n\n# comment\n+::::::\nbad:x:nan:\nshort:x\nroot:x:7:\n\xff:x:1:\napp:x:1000:1000::/:\nlast:x:5";
-        let mut ids = HashMap::new();
-        entries(text, &mut ids);
-        let mut ids: Vec<_> = ids.into_iter().collect();
-        ids.sort();
+        let found: Vec<_> = entries(TEXT).collect();
+        let expected = [
+            ("root", 0),
+            ("root", 7),
+            ("toor", 0),
+            ("app", 1000),
+            ("7up", 9),
+            ("last", 5),
+        ];
+        assert_eq!(found, expected.map(|(name, id)| (name.to_owned(), id)));
+    }
+
+    #[test]
+    fn an_id_has_the_first_name_that_means_it() {
+        let names = by_id(entries(TEXT));
+        let name = |id| names.get(&id).map(String::as_str);
         assert_eq!(
-            ids,
-            [("app".into(), 1000), ("last".into(), 5), ("root".into(), 0)]
+            [0, 7, 1000, 9, 5].map(name),
+            [Some("root"), None, Some("app"), None, Some("last")]
         );
     }
 }

@@ -21,7 +21,7 @@ use rustix::{
 use super::{Basis, Blobs};
 
 /// Bytes of all contents that are no texts of the policies themselves, at most: they stay in memory.
-const MAX_ALL: u64 = 256 << 20;
+pub const MAX_CONTENTS: u64 = 256 << 20;
 
 /// The bytes of a file, and their BLAKE3 digest.
 pub(super) type Bytes = (Arc<[u8]>, blake3::Hash);
@@ -157,8 +157,8 @@ impl<'f> Contents<'f> {
 
     fn counted(&mut self, bytes: Vec<u8>, what: &str) -> Result<Bytes, String> {
         self.all += bytes.len() as u64;
-        if self.all > MAX_ALL {
-            let most = MAX_ALL >> 20;
+        if self.all > MAX_CONTENTS {
+            let most = MAX_CONTENTS >> 20;
             return Err(format!(
                 "with {what}, all contents are larger than {most} MiB"
             ));

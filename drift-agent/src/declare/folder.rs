@@ -17,9 +17,9 @@ use rustix::{
 use super::{Basis, Rejected};
 
 /// Policy files in a folder, at most.
-const MAX_FILES: usize = 4096;
+pub const MAX_FILES: usize = 4096;
 /// Bytes of all policy files, at most.
-const MAX_BYTES: usize = 64 << 20;
+pub const MAX_BYTES: usize = 64 << 20;
 
 pub(super) struct Folder {
     /// Open, so that all is read from the same folder even when it is replaced.

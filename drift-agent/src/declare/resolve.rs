@@ -7,12 +7,15 @@ use std::{
 };
 
 use drift_common::policy::{
-    self, Content as Said, DirectorySpec, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode,
+    self, Compare, Content as Said, DirectorySpec, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode,
     OnUnexpected, PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec, order,
     without_final_newline,
 };
 
-use crate::heal::temporary_name;
+use crate::{
+    compare::structured::{Meaning, Rules},
+    heal::temporary_name,
+};
 
 use super::{
     ActivePolicy, Attributes, Basis, Blobs, Content, Declared, Exhaustive, Identified, Identity,
@@ -22,6 +25,9 @@ use super::{
     content::{Bytes, Contents},
     folder::Folder,
 };
+
+/// A file's declared content, and what it says where it is compared by that.
+type Read = (Bytes, Option<Meaning>);
 
 pub(super) struct Resolve<'a> {
     users: Accounts<'a>,
@@ -121,15 +127,41 @@ impl<'a> Resolve<'a> {
     }
 
     /// The contents of a version's files, in their order; `None` for one that has a problem.
-    fn contents(&mut self, version: &PolicyVersion) -> Vec<Option<Bytes>> {
+    fn contents(&mut self, version: &PolicyVersion) -> Vec<Option<Read>> {
         let files = version.files.iter();
-        files.map(|file| self.content(&file.content)).collect()
+        let contents = files.map(|file| {
+            let bytes = self.content(&file.content)?;
+            let meaning = self.meaning(file, &bytes.0)?;
+            Some((bytes, meaning))
+        });
+        contents.collect()
+    }
+
+    /// What a file's declared content says, where it is compared by that. `None`: there is a problem.
+    fn meaning(&mut self, file: &FileSpec, bytes: &[u8]) -> Option<Option<Meaning>> {
+        let Compare::Structured(said) = &file.compare.value else {
+            return Some(None);
+        };
+        let problem = match Rules::of(said, file.final_newline) {
+            Err(why) => file.compare.at.problem(why.to_string()),
+            Ok(rules) => match Meaning::of(said.format, rules, bytes) {
+                Ok(meaning) => return Some(Some(meaning)),
+                Err(why) => {
+                    let format = said.format.name();
+                    let message = format!("the content does not parse as {format}: {why}");
+                    let help = "write it as the format has it, or compare it by its bytes: remove `compare`";
+                    file.content.at.problem(message).help(help)
+                }
+            },
+        };
+        self.problems.push(problem);
+        None
     }
 
     fn file(
         &mut self,
         file: &FileSpec,
-        bytes: Option<Bytes>,
+        content: Option<Read>,
         policy: &Arc<ActivePolicy>,
         asked: Option<Mode>,
     ) -> Option<Declared> {
@@ -166,7 +198,7 @@ impl<'a> Resolve<'a> {
             self.problems,
         );
         let attributes = self.attributes(attributes);
-        let (bytes, digest) = bytes?;
+        let ((bytes, digest), meaning) = content?;
         if let Some(most) = max_size
             && bytes.len() as u64 > most.value
         {
@@ -184,6 +216,7 @@ impl<'a> Resolve<'a> {
             max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
             hard_links: *hard_links,
             compare: compare.value.clone(),
+            meaning,
             redact: *redact,
         });
         Some(Declared {
@@ -225,7 +258,7 @@ impl<'a> Resolve<'a> {
             self.problems,
         );
         let attributes = self.attributes(attributes);
-        let target = Target::Symlink(target.clone());
+        let target = Target::Symlink(target.clone().into_os_string());
         Some(Declared {
             uid: uid?,
             gid: gid?,
@@ -357,10 +390,10 @@ fn belongings(files: &mut [Arc<Declared>]) {
 }
 
 /// The digests of contents that are all there.
-fn digests(contents: &[Option<Bytes>]) -> Option<Vec<blake3::Hash>> {
+fn digests(contents: &[Option<Read>]) -> Option<Vec<blake3::Hash>> {
     let digests = contents
         .iter()
-        .map(|content| content.as_ref().map(|content| content.1));
+        .map(|content| content.as_ref().map(|((_, digest), _)| *digest));
     digests.collect()
 }
 

@@ -6,7 +6,13 @@ use std::{
     time::Duration,
 };
 
-use super::{ActivePolicy, Backoff, Content, Declared, Guard, Mode, Position, Severity, Target};
+use drift_common::policy;
+
+use super::{
+    ActivePolicy, Backoff, Compare, Content, Declared, FinalNewline, Guard, Mode, Position,
+    Severity, Target,
+};
+use crate::compare::structured::{Absence, Format, Keys, Meaning, Rules};
 
 /// A path of the policy "p", to be healed at once; nothing else is declared of it.
 pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
@@ -40,6 +46,27 @@ pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
             column: 1,
         },
     }
+}
+
+/// A file with this content, compared by what it says; of `manage` only, where that is not empty.
+pub(crate) fn structured(format: Format, content: &str, manage: &[&str]) -> Target {
+    let manage = manage.iter().map(|pointer| (*pointer).to_owned());
+    let rules = policy::Rules {
+        format,
+        sets: Vec::new(),
+        ignore: Vec::new(),
+        equal: Vec::new(),
+        manage: Some(manage.collect()).filter(|manage: &Vec<_>| !manage.is_empty()),
+        absent: Absence::default(),
+        keys: Keys::default(),
+    };
+    let understood = Rules::of(&rules, FinalNewline::Exact).expect("pointers");
+    let meaning = Meaning::of(format, understood, content.as_bytes()).expect("it parses");
+    Target::File(Content {
+        compare: Compare::Structured(Box::new(rules)),
+        meaning: Some(meaning),
+        ..Content::exact(Arc::from(content.as_bytes()))
+    })
 }
 
 /// A file with exactly this content.

@@ -6,8 +6,9 @@ use drift_common::policy::{ACCESS_ACL, Acl, CAPABILITY, Flags};
 use rustix::{
     fd::{AsFd, BorrowedFd, OwnedFd},
     fs::{
-        IFlags, Mode, OFlags, ResolveFlags, XattrFlags, fchmod, fgetxattr, fremovexattr, fsetxattr,
-        fstat, ioctl_getflags, ioctl_setflags, lremovexattr, lsetxattr, openat2,
+        AtFlags, FileType, IFlags, Mode, OFlags, ResolveFlags, XattrFlags, fchmod, fgetxattr,
+        fremovexattr, fsetxattr, fstat, ioctl_getflags, ioctl_setflags, lremovexattr, lsetxattr,
+        openat2, statat,
     },
     io::Errno,
 };
@@ -146,37 +147,67 @@ pub(super) fn mode_alone(file: BorrowedFd<'_>, declared: &Declared, mode: u32) -
 
 const BOTH: IFlags = IFlags::IMMUTABLE.union(IFlags::APPEND);
 
-/// Takes flags that are declared, and so are ours to set, away from what is to be written; true where there were some.
-pub(super) fn lift(file: BorrowedFd<'_>, declared: &Declared) -> Result<bool, HealError> {
-    if declared.attributes.flags.is_none() {
-        return Ok(false);
-    }
-    let Ok(flags) = ioctl_getflags(file) else {
-        return Ok(false); // none here
-    };
-    if !flags.intersects(BOTH) {
-        return Ok(false);
-    }
-    ioctl_setflags(file, flags.difference(BOTH)).map_err(HealError::at("take the flags away"))?;
-    Ok(true)
+/// What has lost its flags for a moment.
+pub(super) struct Lifted {
+    file: OwnedFd,
+    flags: IFlags,
 }
 
-/// [`lift`] for what has a name, which is given back opened where flags were taken away.
+impl Lifted {
+    /// Gives them back, where it still has a name: it was not replaced, or was not all there was of it.
+    pub(super) fn give_back(self) {
+        if fstat(&self.file).is_ok_and(|stat| stat.st_nlink > 0)
+            && let Err(error) = ioctl_setflags(&self.file, self.flags)
+        {
+            log::warn!("the flags of a file that was to be replaced cannot be given back: {error}");
+        }
+    }
+}
+
+/// Takes flags that are declared, and so are ours to set, away from what is to be written; what they were, where there were some.
+fn lift(file: BorrowedFd<'_>, declared: &Declared) -> Result<Option<IFlags>, HealError> {
+    if declared.attributes.flags.is_none() {
+        return Ok(None);
+    }
+    let Ok(flags) = ioctl_getflags(file) else {
+        return Ok(None); // none here
+    };
+    if !flags.intersects(BOTH) {
+        return Ok(None);
+    }
+    ioctl_setflags(file, flags.difference(BOTH)).map_err(HealError::at("take the flags away"))?;
+    Ok(Some(flags))
+}
+
+/// The same for what is to be replaced.
 pub(super) fn lift_named(
     dir: &OwnedFd,
     name: &OsStr,
     declared: &Declared,
-) -> Result<Option<OwnedFd>, HealError> {
+) -> Result<Option<Lifted>, HealError> {
     if declared.attributes.flags.is_none() {
+        return Ok(None);
+    }
+    // Nothing else has flags, and no device or FIFO is to be opened.
+    let has_flags = statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).is_ok_and(|stat| {
+        matches!(
+            FileType::from_raw_mode(stat.st_mode),
+            FileType::RegularFile | FileType::Directory
+        )
+    });
+    if !has_flags {
         return Ok(None);
     }
     let flags =
         OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
-    // What cannot be opened so (a link, a socket, nothing) has no flags.
-    let Ok(there) = openat2(dir, name, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) else {
-        return Ok(None);
+    let file = match openat2(dir, name, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Ok(file) => file,
+        // Gone since.
+        Err(Errno::NOENT | Errno::LOOP) => return Ok(None),
+        Err(error) => return Err(HealError::at("open what stands there")(error)),
     };
-    Ok(lift(there.as_fd(), declared)?.then_some(there))
+    let flags = lift(file.as_fd(), declared)?;
+    Ok(flags.map(|flags| Lifted { file, flags }))
 }
 
 /// Sets the declared flags. Nothing can be written, renamed or linked after that, so it comes last.

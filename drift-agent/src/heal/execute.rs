@@ -10,12 +10,17 @@ use rustix::{
 use thiserror::Error;
 
 use crate::{
+    compare::structured::EditError,
     declare::{Declared, HardLinks, Target},
     observe::{Host, Place, Stat},
     report::FileType,
 };
 
-use super::{action::Action, attribute, other, replace};
+use super::{
+    action::Action,
+    attribute, edit, other,
+    replace::{self, New},
+};
 
 /// What was written, for the record.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,6 +54,20 @@ pub enum HealError {
         "what was written does not read back the same: the disk or the file system is at fault"
     )]
     ReadBack,
+    #[error("somebody else has written to it meanwhile, or it is something else now")]
+    Changed,
+    #[error(
+        "it does not parse as {format} at {line}:{column}: only some of its keys are declared, and whoever writes the rest has to put it right"
+    )]
+    Unparsable {
+        format: &'static str,
+        line: u32,
+        column: u32,
+    },
+    #[error("it is too large to change some of its keys")]
+    TooLarge,
+    #[error(transparent)]
+    Edit(EditError),
     #[error("{step}: {source}")]
     Io {
         step: &'static str,
@@ -68,6 +87,10 @@ impl HealError {
             HealError::NoSpace(_) => "no-space",
             HealError::NotPermitted(_) => "not-permitted",
             HealError::ReadBack => "read-back",
+            HealError::Changed => "changed-meanwhile",
+            HealError::Unparsable { .. } => "unparsable",
+            HealError::TooLarge => "too-large",
+            HealError::Edit(error) => error.reason(),
             HealError::Io { .. } => "io",
         }
     }
@@ -95,6 +118,10 @@ pub fn execute(
     observed: Option<&Stat>,
 ) -> Result<Healed, HealError> {
     match action {
+        Action::Edit => match &declared.target {
+            Target::File(content) => edit::edit(host, declared, content),
+            Target::Symlink(_) | Target::Absent | Target::Directory(_) => Err(HealError::Changed),
+        },
         Action::Attributes => attributes(host, declared, observed),
         Action::Remove => other::absent(host, declared),
         Action::Clear(names) => other::clear(host, declared, names),
@@ -102,7 +129,7 @@ pub fn execute(
             Target::File(content) => {
                 // Something that is no regular file has no attributes worth keeping.
                 let like = observed.filter(|stat| stat.file_type == FileType::File);
-                replace::replace(host, declared, content, like)
+                replace::replace(host, declared, &New::of(content), like)
             }
             Target::Symlink(target) => other::link(host, declared, target),
             Target::Absent => other::absent(host, declared),
@@ -112,7 +139,7 @@ pub fn execute(
 }
 
 /// Attributes of what is there, through one descriptor.
-fn attributes(
+pub(super) fn attributes(
     host: &Host,
     declared: &Declared,
     observed: Option<&Stat>,
@@ -121,7 +148,11 @@ fn attributes(
     let dir = host
         .directory(parent, OFlags::PATH)
         .map_err(|error| unreachable_parent(parent, error))?;
-    if let Target::Symlink(_) = declared.target {
+    if let Target::Symlink(target) = &declared.target {
+        // What has another name is not this path's alone.
+        if observed.is_some_and(|stat| stat.links > 1) {
+            return other::link(host, declared, target);
+        }
         return other::link_attributes(&dir, &name, declared).map(|()| Healed::default());
     }
     let flags =
@@ -138,7 +169,11 @@ fn attributes(
         && content.hard_links == HardLinks::Report
         && fstat(&file).is_ok_and(|stat| stat.st_nlink > 1)
     {
-        return replace::replace(host, declared, content, observed);
+        return match &content.meaning {
+            // What it holds says what is declared, and may hold more.
+            Some(_) => edit::apart(host, declared, content),
+            None => replace::replace(host, declared, &New::of(content), observed),
+        };
     }
     attribute::without_flags(file.as_fd(), declared, || {
         set_attributes(file.as_fd(), declared)

@@ -1,6 +1,6 @@
 //! What is no file: links, directories, and nothing.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use rustix::{
     fd::{AsFd, OwnedFd},
@@ -29,11 +29,7 @@ use super::{
 const DEFAULT_MODE: u32 = 0o755;
 
 /// Puts a symbolic link in place of whatever stands there.
-pub(super) fn link(
-    host: &Host,
-    declared: &Declared,
-    target: &std::path::Path,
-) -> Result<Healed, HealError> {
+pub(super) fn link(host: &Host, declared: &Declared, target: &OsStr) -> Result<Healed, HealError> {
     let (healed, dir, name) = place(host, declared)?;
     let temporary = temporary_name(&declared.path);
     let made =
@@ -46,7 +42,7 @@ pub(super) fn link(
 pub(super) fn stage_link(
     dir: &OwnedFd,
     declared: &Declared,
-    target: &std::path::Path,
+    target: &OsStr,
 ) -> Result<(), HealError> {
     let temporary = temporary_name(&declared.path);
     remove_stale(dir, &temporary)?;
@@ -90,9 +86,8 @@ pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, Heal
         fsync(&dir).map_err(HealError::at("sync the directory"))?;
         Ok(made)
     });
-    if let (Err(_), Some(stands)) = (&made, stands) {
-        // The first error is the one to tell; that they are not there is seen by the next look.
-        let _seen_later = attribute::put_flags(stands.as_fd(), declared);
+    if let Some(stands) = stands {
+        stands.give_back();
     }
     let made = tidied(made, &dir, &temporary)?;
     attribute::put_flags(made.as_fd(), declared)?;

@@ -47,8 +47,8 @@ impl Impossible {
     }
 }
 
-/// The drifts that the policy wants to be put back, and that can be: what nobody declared in a directory stays there unless it says otherwise, other names of a file stay, and
-/// attributes that the file system does not have are `out_of_reach`.
+/// The drifts that the policy wants to be put back, and that can be: what nobody declared in a directory stays there unless it says otherwise, what says what is
+/// declared is as good as it, other names of a file stay, and attributes that the file system does not have are `out_of_reach`.
 #[must_use]
 pub fn healable(declared: &Declared, drifts: &[Drift], out_of_reach: bool) -> Vec<Drift> {
     let reports = match &declared.target {
@@ -57,6 +57,8 @@ pub fn healable(declared: &Declared, drifts: &[Drift], out_of_reach: bool) -> Ve
     };
     let kept = |drift: &Drift| match drift {
         Drift::Unexpected => !reports,
+        // It says what is declared: whoever wants these very bytes compares them.
+        Drift::ContentEquivalent => false,
         // Nobody says which of the names is the one too many.
         Drift::Hardlinked => false,
         Drift::Xattr => !out_of_reach,
@@ -66,13 +68,15 @@ pub fn healable(declared: &Declared, drifts: &[Drift], out_of_reach: bool) -> Ve
 }
 
 /// What would put the declared state back, where `found` stands. `drifts` is not empty.
-pub fn plan(drifts: &[Drift], found: &Found) -> Result<Action, Impossible> {
+pub fn plan(declared: &Declared, drifts: &[Drift], found: &Found) -> Result<Action, Impossible> {
+    let is_shared = matches!(&declared.target, Target::File(content) if !content.is_whole());
     let mut action = Action::Attributes;
     for drift in drifts {
         match drift {
             Drift::Relocated => return Err(Impossible::Relocated),
             Drift::Unreadable => return Err(Impossible::Unreadable),
             Drift::Unstable => return Err(Impossible::Unstable),
+            Drift::Content if is_shared => action = Action::Edit,
             Drift::Content | Drift::Missing | Drift::Type | Drift::LinkTarget => {
                 action = Action::Replace;
             }
@@ -88,7 +92,11 @@ pub fn plan(drifts: &[Drift], found: &Found) -> Result<Action, Impossible> {
                     | Found::File(_) => Action::Remove,
                 };
             }
-            Drift::Mode | Drift::Owner | Drift::Xattr | Drift::Hardlinked => {}
+            Drift::ContentEquivalent
+            | Drift::Mode
+            | Drift::Owner
+            | Drift::Xattr
+            | Drift::Hardlinked => {}
         }
     }
     Ok(action)
@@ -105,6 +113,7 @@ mod tests {
 
     #[test]
     fn attributes_are_set_in_place_and_all_else_is_replaced() {
+        let exact = sample::declared("/etc/f", sample::file(b"x"));
         for (drifts, expected) in [
             (&[Drift::Mode][..], Ok(Action::Attributes)),
             (&[Drift::Mode, Drift::Owner], Ok(Action::Attributes)),
@@ -120,7 +129,7 @@ mod tests {
             (&[Drift::Unstable], Err(Impossible::Unstable)),
         ] {
             assert_eq!(
-                plan(drifts, &Found::Other(FileType::File)),
+                plan(&exact, drifts, &Found::Other(FileType::File)),
                 expected,
                 "{drifts:?}"
             );
@@ -151,7 +160,11 @@ mod tests {
             names: names.clone(),
             count: 1,
         });
-        assert_eq!(plan(&drifts, &found), Ok(Action::Clear(names)));
-        assert_eq!(plan(&[Drift::Mode], &found), Ok(Action::Attributes));
+        let declared = directory(true);
+        assert_eq!(plan(&declared, &drifts, &found), Ok(Action::Clear(names)));
+        assert_eq!(
+            plan(&declared, &[Drift::Mode], &found),
+            Ok(Action::Attributes)
+        );
     }
 }

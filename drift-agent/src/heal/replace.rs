@@ -15,14 +15,16 @@ use std::{
 use drift_common::policy::ACCESS_ACL;
 use rustix::{
     fs::{
-        AtFlags, CWD, Mode, OFlags, ResolveFlags, XattrFlags, fchmod, fgetxattr, flistxattr,
-        fremovexattr, fsetxattr, fsync, linkat, openat, openat2, renameat, unlinkat,
+        AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, XattrFlags, fchmod, fgetxattr,
+        flistxattr, fremovexattr, fsetxattr, fsync, linkat, openat, openat2, renameat,
+        renameat_with, statat, unlinkat,
     },
     io::Errno,
     process::geteuid,
 };
 
 use crate::{
+    compare::structured::MAX_SIZE,
     declare::{Content, Declared},
     observe::Stat,
 };
@@ -32,6 +34,25 @@ use super::{
     execute::{HealError, Healed, directory_for_writing, parent_and_name, set_owner},
 };
 use crate::observe::{Host, Place};
+
+/// What the new file holds.
+pub(super) struct New<'a> {
+    pub(super) bytes: &'a [u8],
+    /// BLAKE3 of `bytes`.
+    pub(super) digest: blake3::Hash,
+    /// Only in the place of a file that holds this: who has written to it meanwhile has not written in vain.
+    pub(super) instead_of: Option<blake3::Hash>,
+}
+
+impl<'a> New<'a> {
+    pub(super) fn of(content: &'a Content) -> Self {
+        Self {
+            bytes: &content.bytes,
+            digest: content.digest,
+            instead_of: None,
+        }
+    }
+}
 
 /// What a missing file gets where nothing is declared.
 const DEFAULT_MODE: u32 = 0o644;
@@ -47,10 +68,10 @@ pub fn temporary_name(path: &Path) -> OsString {
 }
 
 /// Puts a file as declared in place of whatever stands there. `like`: the regular file that is replaced; what is not declared stays as it was there.
-pub fn replace(
+pub(super) fn replace(
     host: &Host,
     declared: &Declared,
-    content: &Content,
+    new: &New<'_>,
     like: Option<&Stat>,
 ) -> Result<Healed, HealError> {
     let mut healed = Healed::default();
@@ -58,15 +79,18 @@ pub fn replace(
     let dir = directory_for_writing(host, parent, &mut healed.notes)?;
     let temporary = temporary_name(&declared.path);
     let mut lifted = None;
-    let result = stage(&dir, &name, declared, content, like).and_then(|file| {
+    let result = stage(&dir, &name, declared, new, like).and_then(|file| {
         lifted = attribute::lift_named(&dir, &name, declared)?;
-        rename_over(&dir, &temporary, &name).map(|()| file)
+        match &new.instead_of {
+            None => rename_over(&dir, &temporary, &name),
+            Some(seen) => exchange(&dir, &temporary, &name, seen),
+        }
+        .map(|()| file)
     });
-    if let (Err(_), Some(stands)) = (&result, lifted) {
-        // The first error is the one to tell; that they are not there is seen by the next look.
-        let _seen_later = attribute::put_flags(stands.as_fd(), declared);
+    if let Some(lifted) = lifted {
+        lifted.give_back();
     }
-    if result.is_err() {
+    if matches!(&result, Err(error) if !matches!(error, HealError::Io { step: PUT_BACK, .. })) {
         // The first error is the one to tell. What could not be removed is removed at the next heal, or at the next start.
         let _kept_until_then = unlinkat(&dir, &temporary, AtFlags::empty());
     }
@@ -84,12 +108,12 @@ pub(super) fn stage(
     dir: &OwnedFd,
     name: &OsString,
     declared: &Declared,
-    content: &Content,
+    new: &New<'_>,
     like: Option<&Stat>,
 ) -> Result<File, HealError> {
     let temporary = temporary_name(&declared.path);
     let (mut file, named) = new_file(dir, &temporary)?;
-    fill(&mut file, dir, name, declared, content, like)?;
+    fill(&mut file, dir, name, declared, new, like)?;
     if !named {
         give_name(&file, dir, &temporary)?;
     }
@@ -139,15 +163,9 @@ fn fill(
     dir: &OwnedFd,
     name: &OsString,
     declared: &Declared,
-    content: &Content,
+    new: &New<'_>,
     like: Option<&Stat>,
 ) -> Result<(), HealError> {
-    let io = |step| {
-        move |source: std::io::Error| match Errno::from_io_error(&source) {
-            Some(errno) => HealError::at(step)(errno),
-            None => HealError::Io { step, source },
-        }
-    };
     let old = match like {
         Some(_) => old_file(dir, name)?,
         None => None,
@@ -156,7 +174,7 @@ fn fill(
         // Before the content: some of them say how that is kept.
         attribute::copy_flags(old.as_fd(), file.as_fd());
     }
-    file.write_all(&content.bytes).map_err(io("write"))?;
+    file.write_all(new.bytes).map_err(io("write"))?;
     let as_it_was = like.map(|stat| match &old {
         Some(old) => attribute::mode_alone(old.as_fd(), declared, stat.mode),
         None => stat.mode,
@@ -175,22 +193,34 @@ fn fill(
     }
     attribute::set(Place::Open(file.as_fd()), declared)?;
     file.seek(SeekFrom::Start(0)).map_err(io("read back"))?;
+    let is_right = digest(file).map_err(io("read back"))? == new.digest;
+    if !is_right || !attribute::are_set(file.as_fd(), declared)? {
+        return Err(HealError::ReadBack);
+    }
+    fsync(&*file).map_err(HealError::at("sync the file"))
+}
+
+fn io(step: &'static str) -> impl Fn(std::io::Error) -> HealError {
+    move |source| match Errno::from_io_error(&source) {
+        Some(errno) => HealError::at(step)(errno),
+        None => HealError::Io { step, source },
+    }
+}
+
+/// BLAKE3 of what is left to read of a file.
+fn digest(file: &mut File) -> std::io::Result<blake3::Hash> {
     let mut hasher = blake3::Hasher::new();
     let mut buffer = [0; 64 << 10];
     loop {
         match file.read(&mut buffer) {
-            Ok(0) => break,
+            Ok(0) => return Ok(hasher.finalize()),
             Ok(length) => {
                 hasher.update(&buffer[..length]);
             }
             Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(io("read back")(error)),
+            Err(error) => return Err(error),
         }
     }
-    if hasher.finalize() != content.digest || !attribute::are_set(file.as_fd(), declared)? {
-        return Err(HealError::ReadBack);
-    }
-    fsync(&*file).map_err(HealError::at("sync the file"))
 }
 
 /// The regular file that is to be replaced; `None` where it is gone since it was looked at, and there is nothing to keep.
@@ -261,6 +291,94 @@ fn give_name(file: &File, dir: &OwnedFd, temporary: &OsString) -> Result<(), Hea
         }
         other => other.map_err(HealError::at("name the new file")),
     }
+}
+
+/// As [`take_name`], but only where nothing has the name. Whether it was so.
+pub(super) fn take_free_name(
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+) -> Result<bool, HealError> {
+    match renameat_with(dir, temporary, dir, name, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        // This file system cannot do it: between the look and the rename somebody may write.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => take_name(dir, temporary, name).map(|()| true),
+                other => other
+                    .map(|_| false)
+                    .map_err(HealError::at("look at what stands there")),
+            }
+        }
+        Err(error) => Err(HealError::at("rename")(error)),
+    }
+}
+
+/// What cannot be put back is kept under the temporary name until the next start.
+const PUT_BACK: &str = "put back what somebody else has written meanwhile";
+
+/// As [`rename_over`], but only where what had the name holds `seen`. It is looked at after it was moved aside, when nobody can reach it by its
+/// name any more, and comes back where somebody was faster.
+pub(super) fn exchange(
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+    seen: &blake3::Hash,
+) -> Result<(), HealError> {
+    let exchange = || renameat_with(dir, temporary, dir, name, RenameFlags::EXCHANGE);
+    match exchange() {
+        // Gone meanwhile.
+        Err(Errno::NOENT) => return Err(HealError::Changed),
+        // This file system cannot do it: between the look and the rename somebody may write.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            if !holds(dir, name, seen)? {
+                return Err(HealError::Changed);
+            }
+            return rename_over(dir, temporary, name);
+        }
+        other => other.map_err(HealError::at("rename"))?,
+    }
+    if holds(dir, temporary, seen).is_ok_and(|holds| holds) {
+        unlinkat(dir, temporary, AtFlags::empty()).map_err(HealError::at("remove the old file"))?;
+        return fsync(dir).map_err(HealError::at("sync the directory"));
+    }
+    exchange_back(dir, temporary, name)?;
+    Err(HealError::Changed)
+}
+
+/// What was moved aside comes back.
+pub(super) fn exchange_back(
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+) -> Result<(), HealError> {
+    renameat_with(dir, temporary, dir, name, RenameFlags::EXCHANGE).map_err(|errno| HealError::Io {
+        step: PUT_BACK,
+        source: errno.into(),
+    })
+}
+
+/// Whether a regular file of this name holds `seen`.
+fn holds(dir: &OwnedFd, name: &OsString, seen: &blake3::Hash) -> Result<bool, HealError> {
+    let flags =
+        OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let file = match openat2(dir, name, flags, Mode::empty(), ResolveFlags::NO_SYMLINKS) {
+        Ok(file) => File::from(file),
+        Err(Errno::NOENT | Errno::LOOP | Errno::NXIO) => return Ok(false),
+        Err(error) => return Err(HealError::at("open the old file")(error)),
+    };
+    let metadata = file.metadata().map_err(io("look at the old file"))?;
+    // What was seen was no larger than what is compared by structure.
+    if !metadata.is_file() || metadata.len() > MAX_SIZE as u64 {
+        return Ok(false);
+    }
+    let mut whole = file.take(MAX_SIZE as u64 + 1);
+    let mut bytes = Vec::new();
+    whole
+        .read_to_end(&mut bytes)
+        .map_err(io("read the old file"))?;
+    Ok(blake3::hash(&bytes) == *seen)
 }
 
 /// Gives what has the temporary name the name it is for, whatever had that before, and syncs the directory.

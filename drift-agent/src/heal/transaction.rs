@@ -11,7 +11,6 @@ mod apply;
 mod stage;
 
 use std::{
-    os::fd::AsFd,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -29,7 +28,7 @@ use crate::{
 
 use super::{
     action::Action,
-    attribute,
+    edit::Text,
     execute::{HealError, execute},
 };
 
@@ -40,15 +39,27 @@ const PAUSE: Duration = Duration::from_millis(20);
 /// What is to happen at one path.
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// It gets what is declared, in place of whatever stands there. `like`: the regular file that is replaced.
+    /// It gets what is declared. `like`: the regular file that is replaced.
     Put {
         declared: Arc<Declared>,
         like: Option<Stat>,
+        source: Source,
     },
     /// The directory that is there gets mode and owner as declared.
     Attributes(Arc<Declared>),
     /// What is there goes; of directories, an empty one.
     Remove(PathBuf),
+}
+
+/// What a path gets, and in place of what.
+#[derive(Clone, Debug)]
+pub enum Source {
+    /// What is declared, whatever stands there.
+    Declared,
+    /// What is declared, where nothing stands still: others may write to the file, too.
+    Fresh,
+    /// A text made of the one that stands there, where that is so still.
+    There(Text),
 }
 
 impl Step {
@@ -155,7 +166,7 @@ pub fn run(
         .map_err(TransactionError::Journal)
         .and_then(|()| stage::all(host, &steps, &mut finished.notes, &mut lifted));
     if let Err(error) = staged {
-        give_up(host, store, &journal, &lifted);
+        give_up(host, store, &journal, lifted);
         return Err(error);
     }
     journal.stage = Stage::Committed;
@@ -165,11 +176,12 @@ pub fn run(
         if store.write_journal(&journal).is_err() {
             return Err(TransactionError::Doubt(error));
         }
-        give_up(host, store, &journal, &lifted);
+        give_up(host, store, &journal, lifted);
         return Err(TransactionError::Journal(error));
     }
     finished.left = forward(host, store, &journal, false);
     if finished.left.is_empty() {
+        give_back(lifted);
         finish(host, &steps);
     }
     Ok(finished)
@@ -223,18 +235,20 @@ pub fn recover(host: &Host, store: &Store) -> Result<Option<Finished>, StoreErro
 }
 
 /// Nothing is committed: what was staged goes.
-fn give_up(host: &Host, store: &Store, journal: &Journal, lifted: &stage::Lifted<'_>) {
-    for (stands, declared) in lifted {
-        if let Err(error) = attribute::put_flags(stands.as_fd(), declared) {
-            warn!("flags that were taken away are not there again: {error}");
-        }
-    }
+fn give_up(host: &Host, store: &Store, journal: &Journal, lifted: stage::Lifted) {
+    give_back(lifted);
     let dropped = stage::drop_all(host, journal)
         .map_err(|error| error.to_string())
         .and_then(|()| store.end_journal().map_err(|error| error.to_string()));
     if let Err(error) = dropped {
         // The journal says what to remove.
         warn!("what was staged is removed at the next start: {error}");
+    }
+}
+
+fn give_back(lifted: stage::Lifted) {
+    for stands in lifted {
+        stands.give_back();
     }
 }
 

@@ -11,7 +11,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Path, PathBuf},
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 use drift_common::{abi::Key, escape};
@@ -25,6 +25,7 @@ use rustix::{
 
 use super::attribute::{Place, Reading, read_all as read_attributes};
 use crate::{
+    compare::structured,
     declare::{Declared, Exhaustive, Flags, Target, without_final_newline},
     probe::Watch,
     report::FileType,
@@ -37,6 +38,8 @@ const TRIES: usize = 4;
 #[derive(Debug)]
 pub struct Host {
     root: OwnedFd,
+    /// Bytes of a file that are held even where nothing but their digest is compared.
+    holds: usize,
     /// File systems of which was said that they do not have what is declared.
     told: Mutex<BTreeSet<(u32, u32)>>,
 }
@@ -52,8 +55,16 @@ impl Host {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         Ok(Host {
             root: openat(CWD, root, flags, Mode::empty())?,
+            holds: 0,
             told: Mutex::default(),
         })
+    }
+
+    /// The content of each file is held, and not only of those that are compared by what they say: for who shows what differs.
+    #[must_use]
+    pub fn holding(self) -> Host {
+        let holds = structured::MAX_SIZE;
+        Host { holds, ..self }
     }
 
     /// Says that the file system of `path` does not have what is declared there: once for each file system.
@@ -130,8 +141,8 @@ pub enum Found {
     Unreadable(io::ErrorKind),
     /// No two looks agreed.
     Unstable,
-    /// A symbolic link, and what it holds.
-    Link(PathBuf),
+    /// A symbolic link, and what it holds, which is a text and not a path: see [`Target::Symlink`].
+    Link(OsString),
     /// A directory where one is declared, and what may not be in it.
     Directory(Unexpected),
     /// Something of another type than is declared.
@@ -160,6 +171,8 @@ pub struct Observed {
     pub found: Found,
     /// Digest of a file's content without its final line end.
     pub body: Option<blake3::Hash>,
+    /// The bytes that were hashed, where they are needed and are not as declared.
+    pub held: Option<Held>,
     /// Of what stands there itself, not of what a link leads to.
     pub stat: Option<Stat>,
     /// What stands in each of the declared extended attributes.
@@ -168,6 +181,23 @@ pub struct Observed {
     pub known: Known,
     /// How many had the file open for writing, where probes tell it.
     pub writers: u32,
+}
+
+/// What a file held, as it was read: to be compared, edited or redacted, and never to be shown as it is.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Held(Arc<[u8]>);
+
+impl Held {
+    #[must_use]
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl std::fmt::Debug for Held {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Held({} bytes)", self.0.len())
+    }
 }
 
 /// The inodes under which the kernel half knows a path.
@@ -216,6 +246,7 @@ fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_
     let mut observed = Observed {
         found: Found::Absent,
         body: None,
+        held: None,
         stat: None,
         attributes: Vec::new(),
         known: Known::default(),
@@ -235,7 +266,16 @@ fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_
         }
     };
     observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
-    match read(parent.as_fd(), name, declared, watch, &mut observed, rekey) {
+    let holds = host.holds;
+    match read(
+        parent.as_fd(),
+        name,
+        declared,
+        holds,
+        watch,
+        &mut observed,
+        rekey,
+    ) {
         Ok(found) => observed.found = found,
         Err(error) => observed.found = failed(&error),
     }
@@ -263,6 +303,7 @@ fn read(
     parent: BorrowedFd<'_>,
     name: &OsStr,
     declared: &Declared,
+    holds: usize,
     watch: Option<&Watch>,
     observed: &mut Observed,
     rekey: Rekey<'_>,
@@ -297,23 +338,11 @@ fn read(
             };
         }
     };
-    // Non-blocking, should a FIFO have come to stand here since; no controlling terminal, should it be one.
-    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    // Looking must leave no trace. Only the owner and root may ask for that.
-    let open = |flags| openat2(parent, name, flags, Mode::empty(), STRAIGHT);
-    let opened = match open(flags | OFlags::NOATIME) {
-        Err(Errno::PERM) => open(flags),
-        other => other,
-    };
-    let file = match opened {
-        Ok(file) => File::from(file),
-        Err(error) => {
+    let file = match open(parent, name, flags) {
+        Ok(Some(file)) => file,
+        other => {
             rekey(&observed.known);
-            return match error {
-                // It was something else a moment ago.
-                Errno::LOOP | Errno::NOENT | Errno::NXIO | Errno::NOTDIR => Ok(Found::Unstable),
-                other => Err(other.into()),
-            };
+            return other.map(|_| Found::Unstable);
         }
     };
     if let Some(learned) = watch.and_then(Watch::learned) {
@@ -332,9 +361,20 @@ fn read(
             if opened.size > content.max_size {
                 return Ok(Found::File(None));
             }
-            let digests = hash(&file, content.max_size)?;
-            observed.body = digests.map(|digests| digests.body);
-            digests.map(|digests| Found::File(Some(digests.whole)))
+            let holds = match &content.meaning {
+                Some(_) => structured::MAX_SIZE,
+                None => holds,
+            };
+            let read = hash(&file, content.max_size, holds)?;
+            observed.body = read.as_ref().map(|read| read.body);
+            observed.held = read.as_ref().and_then(|read| {
+                let held = read
+                    .held
+                    .as_ref()
+                    .filter(|_| read.whole != content.digest)?;
+                Some(Held(Arc::from(&held[..])))
+            });
+            read.map(|read| Found::File(Some(read.whole)))
         }
         Target::Directory(exhaustive) => {
             let unexpected = match exhaustive {
@@ -357,10 +397,27 @@ fn read(
     Ok(found.unwrap_or(Found::Unstable))
 }
 
+/// Opens what was just seen, for reading. `None`: it was something else a moment ago.
+fn open(parent: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> io::Result<Option<File>> {
+    // Non-blocking, should a FIFO have come to stand here since; no controlling terminal, should it be one.
+    let flags = flags | OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    // Looking must leave no trace. Only the owner and root may ask for that.
+    let open = |flags| openat2(parent, name, flags, Mode::empty(), STRAIGHT);
+    let opened = match open(flags | OFlags::NOATIME) {
+        Err(Errno::PERM) => open(flags),
+        other => other,
+    };
+    match opened {
+        Ok(file) => Ok(Some(File::from(file))),
+        Err(Errno::LOOP | Errno::NOENT | Errno::NXIO | Errno::NOTDIR) => Ok(None),
+        Err(other) => Err(other.into()),
+    }
+}
+
 /// What a link holds.
 fn link(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Found> {
     match readlinkat(parent, name, Vec::new()) {
-        Ok(target) => Ok(Found::Link(OsString::from_vec(target.into_bytes()).into())),
+        Ok(target) => Ok(Found::Link(OsString::from_vec(target.into_bytes()))),
         // It was a link a moment ago.
         Err(Errno::INVAL) => Ok(Found::Unstable),
         Err(error) => Err(error.into()),
@@ -389,22 +446,24 @@ fn list(directory: &File, exhaustive: &Exhaustive) -> io::Result<Unexpected> {
     })
 }
 
-/// BLAKE3 of a content.
-#[derive(Clone, Copy, Debug)]
-struct Digests {
+/// A content that was read.
+struct Hashed {
     whole: blake3::Hash,
     /// Without its final line end.
     body: blake3::Hash,
+    /// The bytes themselves, where they are not more than was asked for.
+    held: Option<Vec<u8>>,
 }
 
-/// The digests of all that can be read; `None` when it turns out to be longer than `most`.
-fn hash(mut file: &File, most: u64) -> io::Result<Option<Digests>> {
+/// The digests of all that can be read, and at most `holds` bytes of it; `None` when it turns out to be longer than `most`.
+fn hash(mut file: &File, most: u64, holds: usize) -> io::Result<Option<Hashed>> {
     // The last two bytes are held back: they may be a line end.
     const HELD: usize = 2;
     let mut hasher = blake3::Hasher::new();
     let mut buffer = [0; HELD + (64 << 10)];
     let mut held = 0;
     let mut read = 0u64;
+    let mut bytes = (holds > 0).then(Vec::new);
     loop {
         match file.read(&mut buffer[held..]) {
             Ok(0) => break,
@@ -414,6 +473,10 @@ fn hash(mut file: &File, most: u64) -> io::Result<Option<Digests>> {
                     return Ok(None);
                 }
                 let end = held + length;
+                if let Some(kept) = &mut bytes {
+                    kept.extend_from_slice(&buffer[held..end]);
+                }
+                bytes.take_if(|kept| kept.len() > holds);
                 held = end.min(HELD);
                 hasher.update(&buffer[..end - held]);
                 buffer.copy_within(end - held..end, 0);
@@ -425,7 +488,8 @@ fn hash(mut file: &File, most: u64) -> io::Result<Option<Digests>> {
     let rest = &buffer[..held];
     let end = |rest: &[u8]| hasher.clone().update(rest).finalize();
     let (whole, body) = (end(rest), without_final_newline(rest));
-    Ok(Some(Digests {
+    Ok(Some(Hashed {
+        held: bytes,
         whole,
         body: if body == rest { whole } else { end(body) },
     }))
@@ -492,6 +556,8 @@ fn file_type(mode: u32) -> FileType {
         _ => FileType::File,
     }
 }
+
+pub mod take;
 
 #[cfg(test)]
 mod tests;

@@ -9,8 +9,11 @@ use drift_common::{
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::{
-    compare::Drift,
-    declare::{Declared, HardLinks, Target},
+    compare::{
+        Compared, Drift,
+        structured::{MAX_SIZE, Verdict},
+    },
+    declare::{Content, Declared, HardLinks, Target},
     observe::{Decoded, Found, Observed, Stat, Unexpected},
     report::{Actor, Cause, Event, FileType, Record, State},
 };
@@ -44,10 +47,12 @@ pub fn declared(declared: &Declared) -> State {
         Target::Absent => (FileType::Absent, None),
         Target::Directory(_) => (FileType::Directory, None),
     };
+    // Where only some keys are declared, nobody has said what all of the file is.
+    let whole = content.filter(|content| content.is_whole());
     State {
         file_type: Some(file_type),
-        digest: content.map(|content| content.digest),
-        size: content.map(|content| content.bytes.len() as u64),
+        digest: whole.map(|content| content.digest),
+        size: whole.map(|content| content.bytes.len() as u64),
         mode: declared.mode,
         uid: declared.uid,
         gid: declared.gid,
@@ -55,13 +60,12 @@ pub fn declared(declared: &Declared) -> State {
 }
 
 /// What the two sides do not say of what was found.
-pub fn detail(declared: &Declared, observed: &Observed) -> Option<String> {
+pub fn detail(declared: &Declared, observed: &Observed, compared: &Compared) -> Option<String> {
     /// Names that are told.
     const TOLD: usize = 5;
     let found = match (&declared.target, &observed.found) {
         (Target::Symlink(target), Found::Link(found)) if target != found => {
-            let [declared, found] =
-                [target, found].map(|path| escape::bytes(path.as_os_str().as_bytes()));
+            let [declared, found] = [target, found].map(|text| escape::bytes(text.as_bytes()));
             Some(format!("it leads to {found}, not to {declared}"))
         }
         (_, Found::Directory(Unexpected { names, count })) if *count > 0 => {
@@ -76,6 +80,7 @@ pub fn detail(declared: &Declared, observed: &Observed) -> Option<String> {
             };
             Some(format!("nobody declared {}{more} in it", told.join(", ")))
         }
+        (Target::File(content), Found::File(digest)) => content_detail(content, *digest, compared),
         _ => None,
     };
     let mut all: Vec<String> = found.into_iter().collect();
@@ -102,6 +107,34 @@ pub fn also_declared<'p>(others: impl Iterator<Item = &'p PathBuf>) -> Option<St
         .map(|path| escape::bytes(path.as_os_str().as_bytes()))
         .collect();
     (!others.is_empty()).then(|| format!("it is {} too, which is declared", others.join(", ")))
+}
+
+/// How the content differs, without a word of it.
+fn content_detail(
+    content: &Content,
+    digest: Option<blake3::Hash>,
+    compared: &Compared,
+) -> Option<String> {
+    let format = content.meaning.as_ref()?.format().name();
+    match &compared.content {
+        Some(Verdict::Differs(differences)) if differences.is_equivalent() => {
+            Some("it says what is declared, written in another way".to_owned())
+        }
+        Some(Verdict::Differs(differences)) => Some(differences.count()),
+        // The parser's own words may have a word of the file in them.
+        Some(Verdict::Unparsable(error)) => Some(format!(
+            "it does not parse as {format}: {} at {}:{}",
+            error.reason(),
+            error.line,
+            error.column
+        )),
+        Some(Verdict::Same) => None,
+        None if compared.drifts.contains(&Drift::Content) && digest.is_some() => Some(format!(
+            "it is larger than the {} MiB that are compared as {format}",
+            MAX_SIZE >> 20
+        )),
+        None => None,
+    }
 }
 
 /// The observed side.

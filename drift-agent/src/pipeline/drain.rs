@@ -268,6 +268,26 @@ impl Pipeline {
         self.queue(index, urgent);
     }
 
+    /// A directory is one again: what is declared beneath it, and was reached by no path or another one, is there or missing now. No time tells that
+    /// apart from before.
+    pub(super) fn reached_again(&mut self, index: usize, cause: Cause) {
+        let files = &self.snapshot.files[index..];
+        let Some((directory, beneath)) = files.split_first() else {
+            return;
+        };
+        let is_beneath = |path: &std::path::Path| path.starts_with(&directory.path);
+        let count = beneath
+            .iter()
+            .take_while(|file| is_beneath(&file.path))
+            .count();
+        for index in index + 1..=index + count {
+            if self.paths[index].is_relocated() {
+                let why = Why::without_doorbell(cause, "the way to it was put back");
+                self.look_why(index, why, true);
+            }
+        }
+    }
+
     /// Queues the look that a path has a reason for, unless a job is under way: then the reason waits for its end. Until the look begins further reasons may join.
     pub(super) fn queue(&mut self, index: usize, urgent: bool) {
         let Some(state) = self.paths.get_mut(index) else {

@@ -138,7 +138,9 @@ impl Pipeline {
             let policy = Arc::clone(&self.snapshot.policies[place]);
             let files = self.snapshot.files.iter().zip(&self.paths);
             let mut of_policy = files.filter(|(file, _)| Arc::ptr_eq(&file.policy, &policy));
-            if of_policy.all(|(_, state)| state.looked && state.drift.is_none()) {
+            if of_policy.all(|(_, state)| {
+                state.looked && !state.drift.as_ref().is_some_and(Ongoing::matters)
+            }) {
                 self.policy_brakes[place].activating = false;
                 self.note_activating(&policy.name, None);
             }
@@ -190,7 +192,7 @@ impl Pipeline {
         if drifts.is_empty() {
             return Ok(()); // reported, and that is all that is wanted
         }
-        let action = match plan(&drifts, drift.print.found()) {
+        let action = match plan(&self.snapshot.files[index], &drifts, drift.print.found()) {
             Ok(action) => action,
             Err(impossible) => {
                 return self.hold(index, impossible.reason(), impossible.sentence().to_owned());
@@ -271,7 +273,7 @@ impl Pipeline {
                 heals => format!(
                     "healed {heals} times in {} against {}",
                     time(contested.within),
-                    drift.rival
+                    contested.rival
                 ),
             };
             let until = state.fights.until();

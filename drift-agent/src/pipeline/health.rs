@@ -10,7 +10,10 @@ use std::{
 
 use log::{info, warn};
 
-use super::{Pipeline, path::PathState};
+use super::{
+    Pipeline,
+    path::{Ongoing, PathState},
+};
 use crate::declare::ActivePolicy;
 
 /// Health is noted at least so often, and four times in a soak.
@@ -55,7 +58,7 @@ impl Pipeline {
         for (at, _, state) in self.by_policy() {
             let tally = &mut tallies[at];
             tally.files += 1;
-            tally.drifting += usize::from(state.drift.is_some());
+            tally.drifting += usize::from(state.drift.as_ref().is_some_and(Ongoing::matters));
             tally.not_compared += usize::from(!state.looked);
         }
         tallies

@@ -6,7 +6,7 @@ use drift_common::abi::Kind;
 
 use crate::{
     compare::{self, Drift},
-    declare::Mode,
+    declare::{Mode, Severity, Target},
     heal::{HealError, Healed, Rival, healable},
     observe::{Observed, Stat, VANISHED},
     report::{Event, FileType, Outcome, Record},
@@ -96,7 +96,7 @@ impl Pipeline {
             }
             return Ok(());
         }
-        let drifts = compare::differences(&self.snapshot.files[index], &looked.observed);
+        let drifts = looked.drifts.clone();
         let open = state.settle.found_open(looked.observed.writers, now);
         if let Some(at) = open.filter(|_| !drifts.is_empty()) {
             // His close, or his end, brings the look sooner.
@@ -134,8 +134,8 @@ impl Pipeline {
         state.overtaken = 0;
         let first_look = !state.looked;
         self.verdict(index, &why, &drifts, looked)?;
-        self.counted(index)?;
         self.scans.compared(&mut self.paths[index], now);
+        self.counted(index)?;
         self.after_look(index, now);
         if let Some(first) = self.first.as_mut().filter(|_| first_look) {
             *first = first.saturating_sub(1);
@@ -162,6 +162,8 @@ impl Pipeline {
         drifts: &[Drift],
         looked: &Looked,
     ) -> Result<(), PipelineError> {
+        // Of a file with keys of others nobody wants to hear whenever they write.
+        let is_shared = matches!(&self.snapshot.files[index].target, Target::File(content) if !content.is_whole());
         let state = &mut self.paths[index];
         let before = std::mem::replace(&mut state.stat, looked.observed.stat);
         let seen_before = std::mem::replace(&mut state.looked, true);
@@ -175,6 +177,7 @@ impl Pipeline {
             return match state.drift.take() {
                 Some(_) => self.resolved(index, why, looked),
                 None if seen_before
+                    && !is_shared
                     && why.heard.is_some()
                     && is_other(before.as_ref(), looked.observed.stat.as_ref()) =>
                 {
@@ -183,9 +186,11 @@ impl Pipeline {
                 None => Ok(()),
             };
         }
-        self.unsound
-            .insert(self.snapshot.files[index].policy.name.clone());
-        let print = Fingerprint::new(&self.snapshot.files[index], drifts, &looked.observed);
+        if *drifts != [Drift::ContentEquivalent] {
+            let policy = &self.snapshot.files[index].policy;
+            self.unsound.insert(policy.name.clone());
+        }
+        let print = Fingerprint::new(&self.snapshot.files[index], looked);
         let known = state
             .drift
             .as_ref()
@@ -217,6 +222,10 @@ impl Pipeline {
             state.drift = Some(ongoing);
             let mut record = self.about(Event::DriftDetected, index, why.cause);
             self.sides(&mut record, index, drifts, &looked.observed);
+            if drifts == [Drift::ContentEquivalent] {
+                // Nothing that reads the file would tell the difference.
+                record.severity = Some(Severity::Info);
+            }
             self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
             if let (Some(drift), Some(Ok(actor))) = (&mut self.paths[index].drift, &record.actor) {
                 drift.rival = Rival::new(Some(actor));
@@ -228,7 +237,7 @@ impl Pipeline {
                 ));
             }
             let declared = &self.snapshot.files[index];
-            notes.extend(describe::detail(declared, &looked.observed));
+            notes.extend(looked.detail.clone());
             if drifts.contains(&Drift::Hardlinked) {
                 notes.extend(self.same_inode(index));
             }
@@ -258,6 +267,7 @@ impl Pipeline {
         let mut record = self.about(Event::DriftResolved, index, why.cause);
         self.sides(&mut record, index, &[], &looked.observed);
         self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
+        self.reached_again(index, why.cause);
         Ok(self.reporter.report(&record)?)
     }
 
@@ -289,7 +299,7 @@ impl Pipeline {
         }
         let now = Instant::now();
         let file = std::sync::Arc::clone(&self.snapshot.files[index]);
-        let drifts = compare::differences(&file, &looked.observed);
+        let drifts = looked.drifts.clone();
         // What nobody wants to be put back may stay.
         let out_of_reach = compare::attribute::out_of_reach(&file, &looked.observed);
         let is_healed = healable(&file, &drifts, out_of_reach).is_empty();
@@ -325,7 +335,7 @@ impl Pipeline {
                 );
                 Some(record)
             }
-            Ok(_) if drift.diverges(&file, &drifts, &looked.observed) => self.failed(
+            Ok(_) if drift.diverges(&file, looked) => self.failed(
                 index,
                 &drift,
                 "does-not-converge",
@@ -349,15 +359,18 @@ impl Pipeline {
             drift.told = record.reason;
             self.reporter.report(&record)?;
         }
+        if is_healed {
+            self.reached_again(index, drift.cause);
+        }
         let state = &mut self.paths[index];
         if is_healed && !drifts.is_empty() {
-            drift.print = Fingerprint::new(&file, &drifts, &looked.observed);
+            drift.print = Fingerprint::new(&file, looked);
             drift.drifts = drifts;
             drift.failures = 0;
             state.drift = Some(drift);
         } else if !drifts.is_empty() {
             drift.failures += 1;
-            drift.print = Fingerprint::new(&file, &drifts, &looked.observed);
+            drift.print = Fingerprint::new(&file, looked);
             drift.drifts = drifts;
             let is_stuck = drift.is_stuck();
             let retry = FIRST_RETRY

@@ -8,9 +8,11 @@ use crate::{
     compare::{Drift, attribute},
     declare::{Declared, Flags},
     heal::{self, Brake, Fights, Rival},
-    observe::{Decoded, Found, Observed, Reading, Settle, Stat},
+    observe::{Decoded, Found, Reading, Settle, Stat},
     report::{Cause, FileType},
 };
+
+use super::work::Looked;
 
 /// One path's state. Nothing here is a baseline: every verdict comes from comparing with the declaration.
 #[derive(Debug, Default)]
@@ -37,6 +39,14 @@ pub struct PathState {
     pub fights: Fights,
     /// The first look at its policy has counted it.
     pub counted: bool,
+}
+
+impl PathState {
+    /// Whether something stood in the way of the path when it was last looked at. Then there are no times to tell that this has changed.
+    pub fn is_relocated(&self) -> bool {
+        let drift = self.drift.as_ref();
+        drift.is_some_and(|drift| drift.drifts.contains(&Drift::Relocated))
+    }
 }
 
 /// What made the pipeline look.
@@ -148,14 +158,19 @@ pub struct Ongoing {
 const MOST_DIVERGED: u32 = 2;
 
 impl Ongoing {
+    /// The path is not as declared. (A file that says the same in another way is told, and is as declared.)
+    pub fn matters(&self) -> bool {
+        self.drifts != [Drift::ContentEquivalent]
+    }
+
     /// What of it the policy wants to be put back.
     pub fn healable(&self, declared: &Declared) -> Vec<Drift> {
         heal::healable(declared, &self.drifts, self.print.out_of_reach())
     }
 
     /// A heal was written, and this was read: whether that is no use, as it was the time before.
-    pub fn diverges(&mut self, declared: &Declared, drifts: &[Drift], observed: &Observed) -> bool {
-        let print = Fingerprint::new(declared, drifts, observed);
+    pub fn diverges(&mut self, declared: &Declared, looked: &Looked) -> bool {
+        let print = Fingerprint::new(declared, looked);
         let times = match self.stuck.take() {
             Some((before, times)) if before == print => times.saturating_add(1),
             _ => 1,
@@ -175,6 +190,7 @@ impl Ongoing {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fingerprint {
     drifts: Vec<Drift>,
+    face: Option<blake3::Hash>,
     found: Found,
     file_type: Option<FileType>,
     mode: Option<u32>,
@@ -198,17 +214,24 @@ impl Fingerprint {
         self.out_of_reach
     }
 
-    pub fn new(declared: &Declared, drifts: &[Drift], observed: &Observed) -> Fingerprint {
+    pub fn new(declared: &Declared, looked: &Looked) -> Fingerprint {
+        let (drifts, observed) = (&looked.drifts, &looked.observed);
         let stat = observed.stat.as_ref();
+        // Where the differences are known one by one, all else in the file is of no account.
+        let bytes = looked.face.is_none();
         Fingerprint {
-            drifts: drifts.to_vec(),
-            found: observed.found.clone(),
+            drifts: looked.drifts.clone(),
+            face: looked.face,
+            found: match &looked.observed.found {
+                Found::File(digest) => Found::File(digest.filter(|_| bytes)),
+                found => found.clone(),
+            },
             file_type: stat.map(|stat| stat.file_type),
             mode: stat.map(|stat| stat.mode),
             owner: stat.map(|stat| (stat.uid, stat.gid)),
             // Of a directory it says how its file system keeps names.
             size: stat
-                .filter(|stat| stat.file_type == FileType::File)
+                .filter(|stat| stat.file_type == FileType::File && bytes)
                 .map(|stat| stat.size),
             links: stat
                 .filter(|_| drifts.contains(&Drift::Hardlinked))
@@ -250,7 +273,10 @@ mod tests {
     use drift_common::abi::{Event, Key};
 
     use super::*;
-    use crate::{declare::sample, observe::Known};
+    use crate::{
+        declare::sample,
+        observe::{Known, Observed},
+    };
 
     fn heard(tgid: u32, certain: bool) -> Why {
         heard_of(Kind::Close, tgid, certain)
@@ -334,19 +360,22 @@ mod tests {
 
     #[test]
     fn a_heal_that_twice_came_to_the_same_other_thing_is_no_use() {
-        let observed = |content: &[u8]| Observed {
-            found: Found::File(Some(blake3::hash(content))),
-            body: None,
-            stat: None,
-            attributes: Default::default(),
-            known: Known::default(),
-            writers: 0,
-        };
-        let drifts = [Drift::Content];
         let declared = sample::declared("/etc/a", sample::file(b"0"));
+        let looked = |content: &[u8]| {
+            let observed = Observed {
+                found: Found::File(Some(blake3::hash(content))),
+                body: None,
+                held: None,
+                stat: None,
+                attributes: Default::default(),
+                known: Known::default(),
+                writers: 0,
+            };
+            Looked::of(&declared, observed)
+        };
         let mut ongoing = Ongoing {
-            print: Fingerprint::new(&declared, &drifts, &observed(b"1")),
-            drifts: drifts.to_vec(),
+            print: Fingerprint::new(&declared, &looked(b"1")),
+            drifts: vec![Drift::Content],
             cause: Cause::Kernel,
             detected: Instant::now(),
             since_ns: 0,
@@ -356,18 +385,15 @@ mod tests {
             rival: Rival::new(None),
             readers: Vec::new(),
         };
-        assert!(!ongoing.diverges(&declared, &drifts, &observed(b"1")));
-        assert!(
-            !ongoing.diverges(&declared, &drifts, &observed(b"2")),
-            "another thing"
-        );
+        assert!(!ongoing.diverges(&declared, &looked(b"1")));
+        assert!(!ongoing.diverges(&declared, &looked(b"2")), "another thing");
         assert!(!ongoing.is_stuck());
-        assert!(ongoing.diverges(&declared, &drifts, &observed(b"2")));
+        assert!(ongoing.diverges(&declared, &looked(b"2")));
         assert!(
             !ongoing.is_stuck(),
             "what stands there now is another thing"
         );
-        ongoing.print = Fingerprint::new(&declared, &drifts, &observed(b"2"));
+        ongoing.print = Fingerprint::new(&declared, &looked(b"2"));
         assert!(ongoing.is_stuck());
     }
 }

@@ -9,12 +9,13 @@ use std::{
 use drift_common::abi::{Level, Slot};
 
 use crate::{
+    compare::{self, Drift},
     declare::Declared,
     heal::{self, Action, HealError, Healed},
     observe::{Host, Observed, Register, Stat, observe},
 };
 
-use super::{Pipeline, change};
+use super::{Pipeline, change, describe};
 
 /// Something to do for one path.
 #[derive(Clone, Debug)]
@@ -50,7 +51,14 @@ pub enum Done {
 /// One look, and what the kernel half says of the object.
 #[derive(Debug)]
 pub struct Looked {
+    /// Without the bytes of a file: they are compared where they were read, and go.
     pub observed: Observed,
+    /// See [`Compared::drifts`].
+    pub drifts: Vec<Drift>,
+    /// See [`Compared::face`].
+    pub face: Option<blake3::Hash>,
+    /// What the two sides of a record do not say of it.
+    pub detail: Option<String>,
     /// Changed while it was looked at: the doorbell is on its way.
     pub overtaken: bool,
     pub slot: Option<Slot>,
@@ -59,11 +67,8 @@ pub struct Looked {
 /// Looks at one path: mark back, re-key, read, and a glance at the mark again.
 fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared) -> Looked {
     let Some(register) = register else {
-        return Looked {
-            observed: observe(host, declared, None, &mut |_| {}),
-            overtaken: false,
-            slot: None,
-        };
+        let observed = observe(host, declared, None, &mut |_| {});
+        return Looked::of(declared, observed);
     };
     let watch = &register.watch;
     // Before the read, so that a change during it rings. Where the mark cannot be set back, doorbells stay out until the next scan.
@@ -79,12 +84,31 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
             register.seen(host, slot, &declared.path, known);
         });
     }
+    // Before the comparison, which may take its time.
+    let overtaken = watch
+        .level(slot)
+        .is_ok_and(|level| level > Level::Stirred as u32);
+    let slot = watch.slot(slot).ok();
     Looked {
-        observed,
-        overtaken: watch
-            .level(slot)
-            .is_ok_and(|level| level > Level::Stirred as u32),
-        slot: watch.slot(slot).ok(),
+        overtaken,
+        slot,
+        ..Looked::of(declared, observed)
+    }
+}
+
+impl Looked {
+    /// Compares, on the thread that has looked: a large file takes its time to be understood.
+    pub(super) fn of(declared: &Declared, mut observed: Observed) -> Looked {
+        let compared = compare::compare(declared, &observed);
+        observed.held = None;
+        Looked {
+            face: compared.face(),
+            detail: describe::detail(declared, &observed, &compared),
+            drifts: compared.drifts,
+            observed,
+            overtaken: false,
+            slot: None,
+        }
     }
 }
 
@@ -149,12 +173,15 @@ impl Pipeline {
 
     /// Compares times and sizes of everything that is not being looked at with what was last seen.
     pub(super) fn sweep_job(&mut self) {
-        let seen: Vec<(usize, Arc<Declared>, Option<Stat>)> = self
+        let seen: Vec<(usize, Arc<Declared>, Option<Stat>, bool)> = self
             .paths
             .iter()
             .enumerate()
             .filter(|(_, state)| state.busy.is_none() && state.looked)
-            .map(|(index, state)| (index, Arc::clone(&self.snapshot.files[index]), state.stat))
+            .map(|(index, state)| {
+                let declared = Arc::clone(&self.snapshot.files[index]);
+                (index, declared, state.stat, state.is_relocated())
+            })
             .collect();
         let host = Arc::clone(&self.host);
         let generation = self.generation;
@@ -162,7 +189,9 @@ impl Pipeline {
             let start = Instant::now();
             let changed = seen
                 .into_iter()
-                .filter(|(_, declared, stat)| host.stat(&declared.path) != *stat)
+                .filter(|(_, declared, stat, is_relocated)| {
+                    *is_relocated || host.stat(&declared.path) != *stat
+                })
                 .map(|(index, ..)| index)
                 .collect();
             Done::Sweep {

@@ -128,6 +128,16 @@ impl<'a> Line<'a> {
     }
 }
 
+impl State {
+    /// As records have it.
+    ///
+    /// # Errors
+    /// None that can happen: its fields are numbers and texts.
+    pub fn value(&self) -> Result<serde_json::Value, serde_json::Error> {
+        serde_json::to_value(StateLine::of(self))
+    }
+}
+
 impl StateLine {
     fn of(state: &State) -> StateLine {
         StateLine {
@@ -174,12 +184,12 @@ pub(super) fn digest(digest: blake3::Hash) -> String {
 }
 
 /// A path made safe to show.
-pub(super) fn shown(path: &Path) -> Cow<'_, str> {
+pub(crate) fn shown(path: &Path) -> Cow<'_, str> {
     escape::bytes(path.as_os_str().as_bytes())
 }
 
 /// Where the path is not UTF-8, its bytes, so that a reader need not undo the escapes.
-pub(super) fn path_bytes(path: &Path) -> Option<String> {
+pub(crate) fn path_bytes(path: &Path) -> Option<String> {
     match path.to_str() {
         Some(_) => None,
         None => Some(STANDARD.encode(path.as_os_str().as_bytes())),

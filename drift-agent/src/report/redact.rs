@@ -5,6 +5,7 @@
 //! write a mask into a file.
 
 mod detect;
+mod holds;
 mod key;
 mod line;
 mod listing;
@@ -17,31 +18,11 @@ use std::{borrow::Cow, fmt, sync::Arc};
 
 use drift_common::escape;
 
-use crate::compare::structured::Side;
+use crate::{compare::structured::Side, declare::Redact};
 use secret::Secrets;
 
 /// What stands where something was hidden, however long that is.
 const MASK: &str = "•••";
-
-/// How much is hidden.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Redact {
-    /// Only the values of declared secrets.
-    None,
-    /// And values whose key says that they are secret, and what looks like a secret.
-    #[default]
-    Keys,
-    /// Every value.
-    All,
-}
-
-impl Redact {
-    /// With the rules that come with drift, and no declared secrets.
-    #[must_use]
-    pub fn show(self, text: &Redactable<'_>) -> Shown {
-        Redactor::new(self).show(text)
-    }
-}
 
 /// Why something was hidden.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

@@ -117,6 +117,7 @@ fn sides(kind: Drift, declared: &State, observed: &State) -> Option<String> {
             Some(format!("{} -> {}", FileType::name(from), to.name()))
         }
         Drift::Content
+        | Drift::ContentEquivalent
         | Drift::Missing
         | Drift::Unexpected
         | Drift::Xattr

@@ -63,7 +63,7 @@ pub struct Entry {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Change {
     /// What is staged under the temporary name takes the path's: a file with this digest.
-    File { digest: String },
+    File { digest: String, over: Over },
     /// A symbolic link.
     Link,
     /// A directory, in place of something that is none.
@@ -76,6 +76,17 @@ pub enum Change {
     },
     /// What is there goes; of directories, an empty one.
     Remove,
+}
+
+/// What a file takes the place of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Over {
+    /// Whatever stands there.
+    Anything,
+    /// Nothing: what somebody else has put there meanwhile stays.
+    Nothing,
+    /// A file with this digest, of which it was made: what somebody else has written to it meanwhile stays.
+    Text { digest: String },
 }
 
 impl Store {

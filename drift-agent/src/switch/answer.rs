@@ -70,6 +70,7 @@ impl Answer {
         let status = match error {
             SwitchError::Rejected(_) | SwitchError::Refused(_) | SwitchError::NoEarlier(_) => 10,
             SwitchError::Impossible { .. }
+            | SwitchError::Unwritable { .. }
             | SwitchError::Transaction(_)
             | SwitchError::Store(_) => 1,
         };

@@ -12,7 +12,7 @@ use super::SwitchError;
 use crate::{
     compare::{self, Drift},
     declare::{Declared, Mode, OnRemove, Snapshot, Target},
-    heal::{self, Action, Impossible, Step},
+    heal::{self, Action, HealError, Impossible, Source, Step},
     observe::{Host, Observed, observe},
     report::FileType,
     store::Moved,
@@ -76,12 +76,20 @@ fn of(host: &Host, declared: &Arc<Declared>) -> Result<Vec<Step>, SwitchError> {
     if drifts.is_empty() {
         return Ok(Vec::new());
     }
-    let action = heal::plan(&drifts, &observed.found).map_err(|why| SwitchError::Impossible {
-        path: declared.path.clone(),
-        why,
+    let action =
+        heal::plan(declared, &drifts, &observed.found).map_err(|why| SwitchError::Impossible {
+            path: declared.path.clone(),
+            why,
+        })?;
+    let source = source(declared, &observed, &drifts, &action).map_err(|source| {
+        SwitchError::Unwritable {
+            path: declared.path.clone(),
+            source,
+        }
     })?;
     let put = || Step::Put {
         declared: Arc::clone(declared),
+        source,
         // Something that is no regular file has no attributes worth keeping.
         like: observed
             .stat
@@ -93,7 +101,7 @@ fn of(host: &Host, declared: &Arc<Declared>) -> Result<Vec<Step>, SwitchError> {
         Action::Attributes if is_directory && declared.attributes.flags.is_some() => Vec::new(),
         Action::Attributes if is_directory => vec![Step::Attributes(Arc::clone(declared))],
         // Written anew, so that what it should be is staged too.
-        Action::Replace | Action::Attributes | Action::Remove => vec![put()],
+        Action::Replace | Action::Edit | Action::Attributes | Action::Remove => vec![put()],
         Action::Clear(names) => {
             let gone = names
                 .iter()
@@ -105,11 +113,44 @@ fn of(host: &Host, declared: &Arc<Declared>) -> Result<Vec<Step>, SwitchError> {
     })
 }
 
+/// What the path gets. Where others may write to the file too, or what it says is what counts, what stands there stays as it is as far as it can.
+fn source(
+    declared: &Declared,
+    observed: &Observed,
+    drifts: &[Drift],
+    action: &Action,
+) -> Result<Source, HealError> {
+    let Target::File(content) = &declared.target else {
+        return Ok(Source::Declared);
+    };
+    match action {
+        Action::Edit => heal::edited(observed, content).map(Source::There),
+        Action::Attributes if content.meaning.is_some() => {
+            heal::kept(observed, content).map(Source::There)
+        }
+        Action::Replace if !content.is_whole() && drifts.contains(&Drift::Missing) => {
+            Ok(Source::Fresh)
+        }
+        Action::Replace | Action::Attributes | Action::Remove | Action::Clear(_) => {
+            Ok(Source::Declared)
+        }
+    }
+}
+
 /// What is not as declared and can be put right.
 pub(super) fn healable(declared: &Declared, observed: &Observed) -> Vec<Drift> {
     let out_of_reach = compare::attribute::out_of_reach(declared, observed);
     let drifts = compare::differences(declared, observed);
     heal::healable(declared, &drifts, out_of_reach)
+}
+
+/// Not what nobody has put there, nor what others may have written to.
+fn goes_as_a_whole(target: &Target) -> bool {
+    match target {
+        Target::Absent => false,
+        Target::File(content) => content.is_whole(),
+        Target::Symlink(_) | Target::Directory(_) => true,
+    }
 }
 
 fn look(host: &Host, declared: &Declared) -> (Observed, Vec<Drift>) {
@@ -118,7 +159,8 @@ fn look(host: &Host, declared: &Declared) -> (Observed, Vec<Drift>) {
         let observed = observe(host, declared, None, &mut |_| {});
         let drifts = healable(declared, &observed);
         looks -= 1;
-        let is_unstable = heal::plan(&drifts, &observed.found) == Err(Impossible::Unstable);
+        let is_unstable =
+            heal::plan(declared, &drifts, &observed.found) == Err(Impossible::Unstable);
         if looks == 0 || !is_unstable {
             return (observed, drifts);
         }
@@ -135,7 +177,7 @@ fn dropped(old: &Snapshot, new: &Snapshot, moved: &BTreeSet<&str>) -> Vec<PathBu
             .is_some_and(|(_, terms)| terms.on_remove == OnRemove::Remove);
         removes
             && moved.contains(name)
-            && declared.target != Target::Absent
+            && goes_as_a_whole(&declared.target)
             && declared.on_drift == Mode::Heal
     };
     let declares = |path: &Path| {

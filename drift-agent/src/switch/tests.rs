@@ -297,3 +297,70 @@ fn what_was_only_rehearsed_has_not_happened() {
     assert_eq!(lines[9], "6 paths; nothing was changed");
     place.is_at(1);
 }
+
+/// Two versions that manage one key of a file which others write to, too, and a third that declares nothing of it.
+fn shared(place: &Place, active: &str, spec: &str) {
+    let path = place.at("shared.json").display().to_string();
+    let head = "---\napiVersion: configdrift.io/v1alpha1\nkind:";
+    let mut text = format!(
+        "{head} Policy\nmetadata: {{name: shared}}\nspec: {{activeVersion: {active}, {spec}}}\n"
+    );
+    for major in 1..=3 {
+        text += &format!(
+            "{head} PolicyVersion\nmetadata: {{name: shared-{major}}}\nspec:\n  policy: shared\n  version: {major}.0.0\n  files:\n"
+        );
+        text += &match major {
+            3 => format!("    - {{path: {path}.d, content: {{inline: ''}}}}\n"),
+            _ => format!(
+                "    - path: {path}\n      mode: '0{major}00'\n      content: {{inline: '{{\"a\": {major}}}'}}\n      compare: {{format: json, manage: [/a]}}\n"
+            ),
+        };
+    }
+    fs::write(place.folder().join("shared.yaml"), text).unwrap();
+}
+
+#[test]
+fn a_change_of_versions_writes_only_the_managed_keys_of_a_file() {
+    let place = Place::new();
+    let path = place.at("shared.json");
+    let holds = |text: &str| assert_eq!(fs::read_to_string(&path).unwrap(), text);
+    fs::write(&path, "{ \"theirs\":7, \"a\":1 }").unwrap();
+    shared(&place, "1.0.0", HEAL);
+    place.keep(&place.look());
+    place.ask("shared", Wish::Activate("2.0.0".into())).unwrap();
+    holds("{ \"theirs\":7, \"a\":2 }");
+    let mode = || std::os::unix::fs::MetadataExt::mode(&fs::metadata(&path).unwrap()) & 0o7777;
+    assert_eq!(mode(), 0o200);
+    place.ask("shared", Wish::Back).unwrap();
+    holds("{ \"theirs\":7, \"a\":1 }");
+    // Where the value is right already its attributes are set, and every byte stays.
+    fs::write(&path, "{ \"theirs\":8, \"a\":2 }").unwrap();
+    place.ask("shared", Wish::Activate("2.0.0".into())).unwrap();
+    holds("{ \"theirs\":8, \"a\":2 }");
+    assert_eq!(mode(), 0o200);
+    // It is made where it is missing.
+    fs::remove_file(&path).unwrap();
+    place.ask("shared", Wish::Back).unwrap();
+    holds("{\"a\": 1}");
+    // What does not parse is not ours to replace: the version does not come.
+    fs::write(&path, "{ theirs").unwrap();
+    let error = place.ask("shared", Wish::Activate("2.0.0".into()));
+    let error = error.unwrap_err();
+    assert_eq!(error.reason(), "unparsable");
+    assert!(!error.to_string().contains("theirs"), "{error}");
+    holds("{ theirs");
+    let holding = place.store.holding();
+    assert!(holding.failure("shared", "2.0.0").is_some());
+}
+
+#[test]
+fn a_file_of_which_only_keys_were_managed_stays_where_all_else_goes() {
+    let place = Place::new();
+    let path = place.at("shared.json");
+    fs::write(&path, "{\"theirs\": 7, \"a\": 1}").unwrap();
+    shared(&place, "1.0.0", "mode: heal, onRemove: remove");
+    place.keep(&place.look());
+    place.ask("shared", Wish::Activate("3.0.0".into())).unwrap();
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(text, "{\"theirs\": 7, \"a\": 1}");
+}

@@ -10,14 +10,19 @@ pub enum Compare {
     Structured(Box<Rules>),
 }
 
-/// A format that is understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// How a file is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Format {
+    /// YAML 1.2, several documents, anchors, merge keys.
     Yaml,
+    /// As RFC 8259 has it.
     Json,
+    /// JSON with comments, commas at the end, and the rest of JSON5.
+    Json5,
     Toml,
+    /// Sections of keys: systemd units, Git's configuration, WireGuard.
     Ini,
-    /// `NAME=value` lines, as shells and systemd read them.
+    /// `NAME=value` lines, as shells and systemd read them; Java's properties.
     Env,
     /// `key value` or `key = value` lines, as in sshd_config and sysctl.conf.
     KeyValue,
@@ -25,23 +30,35 @@ pub enum Format {
 
 impl Format {
     /// Each with the word for it.
-    pub const ALL: [(&'static str, Self); 6] = [
+    pub const ALL: [(&'static str, Self); 7] = [
         ("yaml", Self::Yaml),
         ("json", Self::Json),
+        ("json5", Self::Json5),
         ("toml", Self::Toml),
         ("ini", Self::Ini),
         ("env", Self::Env),
         ("keyvalue", Self::KeyValue),
     ];
+
+    /// The word for it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        word(&Self::ALL, &self)
+    }
 }
 
-/// How two scalars may be written in different ways and still be equal.
+/// How two values of the same place may be written in different ways and still be equal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Equal {
+    /// `1`, `1.0` and `"1"`.
     Number,
+    /// `1000m` and `1`, `1Gi` and `1024Mi` (as Kubernetes writes them).
     Quantity,
+    /// `yes`, `on`, `true`, `1`.
     Bool,
+    /// `90s` and `1m30s`; a number without a unit is seconds.
     Duration,
+    /// `INFO` and `info`.
     CaseInsensitive,
 }
 
@@ -59,11 +76,12 @@ impl Equal {
 /// What is the same as a key that is not there.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Absence {
-    /// Nothing.
+    /// Nothing: `k:`, `k: ""` and no `k` are three different things.
     #[default]
     Strict,
+    /// Null.
     Null,
-    /// Null, the empty text, list and map.
+    /// Null, the empty text, the empty list, the empty map, and a map of nothing else.
     Empty,
 }
 

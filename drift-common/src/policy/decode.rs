@@ -26,8 +26,9 @@ impl fmt::Display for Way<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Root => Ok(()),
-            Self::Field(Self::Root, name) => f.write_str(name),
-            Self::Field(parent, name) => write!(f, "{parent}.{name}"),
+            // In a mapping from any keys the name is a stranger's.
+            Self::Field(Self::Root, name) => write!(f, "{}", escape::short(name)),
+            Self::Field(parent, name) => write!(f, "{parent}.{}", escape::short(name)),
             Self::Item(parent, index) => write!(f, "{parent}[{index}]"),
         }
     }

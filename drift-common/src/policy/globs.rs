@@ -19,9 +19,20 @@ impl Globs {
     /// # Errors
     /// Why one of them is no pattern, or why all together are too much.
     pub fn new(patterns: Vec<String>) -> Result<Self, String> {
+        if patterns.iter().any(|pattern| pattern.contains('/')) {
+            return Err("it matches no name in the directory".to_owned());
+        }
+        Self::of_paths(patterns)
+    }
+
+    /// Patterns of whole paths, in which only `**` and a `/` itself match a `/`.
+    ///
+    /// # Errors
+    /// As [`Globs::new`].
+    pub fn of_paths(patterns: Vec<String>) -> Result<Self, String> {
         let mut builder = GlobSetBuilder::new();
         for pattern in &patterns {
-            if pattern.is_empty() || pattern.contains('/') {
+            if pattern.is_empty() {
                 return Err("it matches no name in the directory".to_owned());
             }
             if pattern.len() > MAX_LENGTH {
@@ -34,9 +45,30 @@ impl Globs {
         Ok(Self { patterns, set })
     }
 
+    /// The pattern that matches just this name; `None` where there is none.
+    #[must_use]
+    pub fn literal(name: &OsStr) -> Option<String> {
+        let mut pattern = String::new();
+        for c in name.to_str()?.chars() {
+            match c {
+                '?' | '*' | '[' | ']' | '{' | '}' | '\\' => pattern.extend(['[', c, ']']),
+                c => pattern.push(c),
+            }
+        }
+        let globs = Self::new(vec![pattern]).ok()?;
+        globs.matches(name).then(|| globs.patterns.concat())
+    }
+
     #[must_use]
     pub fn patterns(&self) -> &[String] {
         &self.patterns
+    }
+
+    /// The first pattern that matches `name`.
+    #[must_use]
+    pub fn matching(&self, name: &OsStr) -> Option<&str> {
+        let index = self.set.matches(name).into_iter().min()?;
+        self.patterns.get(index).map(String::as_str)
     }
 
     #[must_use]
@@ -64,6 +96,39 @@ mod tests {
     use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 
     use super::Globs;
+
+    /// B073.
+    #[test]
+    fn any_name_in_utf8_has_its_pattern() {
+        for name in [
+            "a", "*", "?", "[", "]", "[a]", "{a,b}", "a\\", "\\*", "a\nb", "é", "!", "^", "-",
+            "[!a]", ".#x", "a,b",
+        ] {
+            let pattern = Globs::literal(OsStr::new(name)).expect(name);
+            let globs = Globs::new(vec![pattern]).expect(name);
+            assert!(globs.matches(OsStr::new(name)), "{name}");
+            for other in ["x", "ab", "b", "\\", ""] {
+                assert!(
+                    name == other || !globs.matches(OsStr::new(other)),
+                    "{name} {other}"
+                );
+            }
+        }
+        assert_eq!(Globs::literal(OsStr::from_bytes(b"\xff")), None);
+    }
+
+    #[test]
+    fn patterns_of_paths() {
+        let globs = Globs::of_paths(vec!["/a/*.bak".into(), "/b/**".into()]).unwrap();
+        for (path, matches) in [
+            ("/a/x.bak", true),
+            ("/a/b/x.bak", false),
+            ("/b/c/d", true),
+            ("/b", false),
+        ] {
+            assert_eq!(globs.matches(OsStr::new(path)), matches, "{path}");
+        }
+    }
 
     #[test]
     fn names_that_match() {

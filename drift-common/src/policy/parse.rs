@@ -10,6 +10,8 @@ mod scalar;
 mod target;
 mod version;
 
+pub use scalar::is_name;
+
 use std::sync::Arc;
 
 use super::{

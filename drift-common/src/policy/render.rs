@@ -102,14 +102,9 @@ fn render_version(f: &mut impl Write, version: &PolicyVersion) -> fmt::Result {
         writeln!(f, "  files:")?;
         files.iter().try_for_each(|file| render_file(f, file))?;
     }
-    items(
-        f,
-        "  symlinks",
-        symlinks.iter().map(flow::symlink).collect(),
-    )?;
-    items(f, "  absent", absent.iter().map(flow::absent).collect())?;
-    let directories = directories.iter().map(flow::directory).collect();
-    items(f, "  directories", directories)?;
+    lines(f, "  symlinks", symlinks.iter().map(flow::symlink))?;
+    lines(f, "  absent", absent.iter().map(flow::absent))?;
+    lines(f, "  directories", directories.iter().map(flow::directory))?;
     let environment = environment.iter().map(flow::environment).collect();
     items(f, "  environment", environment)?;
     let dependencies = dependencies.iter().map(flow::dependency).collect();
@@ -122,6 +117,19 @@ fn items(f: &mut impl Write, field: &str, items: Vec<String>) -> fmt::Result {
         return Ok(());
     }
     writeln!(f, "{field}: {}", flow::list(items))
+}
+
+/// A field with a list, an item a line: there may be thousands.
+fn lines(
+    f: &mut impl Write,
+    field: &str,
+    mut items: impl ExactSizeIterator<Item = String>,
+) -> fmt::Result {
+    if items.len() == 0 {
+        return Ok(());
+    }
+    writeln!(f, "{field}:")?;
+    items.try_for_each(|item| writeln!(f, "    - {item}"))
 }
 
 fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
@@ -203,9 +211,8 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
 fn inline(f: &mut impl Write, text: &str) -> fmt::Result {
     let is_plain = |c: char| c == '\n' || c == '\t' || !escape::is_deceptive(c);
     let body = text.trim_end_matches('\n');
-    // What begins with white space would need its indentation said.
     if body.is_empty()
-        || body.starts_with([' ', '\t', '\n'])
+        || body.starts_with('\t')
         || !text.contains('\n')
         || !text.chars().all(is_plain)
     {
@@ -216,7 +223,13 @@ fn inline(f: &mut impl Write, text: &str) -> fmt::Result {
         1 => "",
         _ => "+",
     };
-    writeln!(f, "        inline: |{end}")?;
+    // What begins with white space needs its indentation said.
+    let indent = if body.starts_with([' ', '\n']) {
+        "2"
+    } else {
+        ""
+    };
+    writeln!(f, "        inline: |{indent}{end}")?;
     for line in text.strip_suffix('\n').unwrap_or(text).split('\n') {
         if line.is_empty() {
             writeln!(f)?;

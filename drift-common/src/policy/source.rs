@@ -115,6 +115,11 @@ impl Source {
         }
     }
 
+    /// The place of what no text says yet: documents that a program makes.
+    pub fn start(self: &Arc<Self>) -> Place {
+        self.place(1, 1, 0)
+    }
+
     /// The place of `length` characters at `line` and `column` (both from 1).
     pub(crate) fn place(self: &Arc<Self>, line: u32, column: u32, length: u32) -> Place {
         Place {

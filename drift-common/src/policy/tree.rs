@@ -21,7 +21,7 @@ const MAX_DOCUMENTS: usize = 1000;
 /// Lists and mappings within each other, at most.
 const MAX_DEPTH: usize = 64;
 /// Keys, scalars, lists and mappings in one file, at most; what an alias stands for counts again each time.
-const MAX_NODES: usize = 300_000;
+pub const MAX_NODES: usize = 300_000;
 /// Bytes of one scalar, at most. Bigger contents have their place beside the policy.
 const MAX_SCALAR: usize = 1 << 20;
 /// Bytes of all scalars of a file, at most, counted as [`MAX_NODES`] counts.

@@ -1,12 +1,12 @@
 //! What the language has and the agent does not act on yet. It is refused: a policy must never promise what nobody does.
 
-use super::{PolicyVersion, Problems, compare::Compare, source::Place};
+use super::{PolicyVersion, Problems, source::Place};
 
 /// A field, and where a version uses it.
 type NotYet = (&'static str, fn(&PolicyVersion) -> Vec<&Place>);
 
 /// Whoever makes the agent act on one of these takes its line away.
-const NOT_YET: [NotYet; 3] = [
+const NOT_YET: [NotYet; 2] = [
     ("environment", |version| {
         let all = version.environment.iter();
         all.map(|environment| &environment.process.at).collect()
@@ -14,12 +14,6 @@ const NOT_YET: [NotYet; 3] = [
     ("afterHeal", |version| {
         let all = version.files.iter().flat_map(|file| &file.after_heal);
         all.map(|action| &action.at).collect()
-    }),
-    ("compare.format", |version| {
-        let all = version.files.iter().map(|file| &file.compare);
-        all.filter(|compare| compare.value != Compare::Exact)
-            .map(|compare| &compare.at)
-            .collect()
     }),
 ];
 

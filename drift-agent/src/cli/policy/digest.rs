@@ -2,10 +2,10 @@
 
 use clap::Args;
 use drift_common::policy::canonical;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::{Folder, Said, columns};
-use crate::cli::format::{Format, yaml};
+use crate::cli::format::Format;
 
 /// What each version is: the digest of its canonical form.
 ///
@@ -58,21 +58,17 @@ impl Digest {
                 "digest": digest(&identity.digest),
             })
         });
-        Ok(match output {
-            Format::Table => {
-                let rows = each.map(|(version, identity, active)| {
-                    let note = if active { "active" } else { "" };
-                    vec![
-                        digest(&identity.digest),
-                        version.policy.value.clone(),
-                        version.version.value.to_string(),
-                        note.to_owned(),
-                    ]
-                });
-                columns(&rows.collect::<Vec<_>>())
-            }
-            Format::Json => format!("{:#}\n", values.collect::<Value>()),
-            Format::Yaml => yaml(&values.collect()),
-        })
+        Ok(output.print(values.collect(), || {
+            let rows = each.map(|(version, identity, active)| {
+                let note = if active { "active" } else { "" };
+                vec![
+                    digest(&identity.digest),
+                    version.policy.value.clone(),
+                    version.version.value.to_string(),
+                    note.to_owned(),
+                ]
+            });
+            columns(&rows.collect::<Vec<_>>())
+        }))
     }
 }

@@ -4,7 +4,7 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::{Folder, Said, columns};
-use crate::cli::format::{Format, yaml};
+use crate::cli::format::Format;
 
 /// The policies: which version is active, what happens on drift, how much is declared.
 #[derive(Debug, Args)]
@@ -37,27 +37,23 @@ impl List {
                 "versions": versions.collect::<Value>(),
             })
         });
-        Ok(match output {
-            Format::Table => {
-                let mut rows = vec![
-                    ["policy", "active", "mode", "files", "versions"]
-                        .map(String::from)
-                        .to_vec(),
-                ];
-                rows.extend(identified.iter().map(|policy| {
-                    let lineage = &policy.lineage;
-                    vec![
-                        lineage.policy.name.value.clone(),
-                        lineage.active().version.value.to_string(),
-                        lineage.policy.mode.to_string(),
-                        lineage.active().files.len().to_string(),
-                        lineage.versions.len().to_string(),
-                    ]
-                }));
-                columns(&rows)
-            }
-            Format::Json => format!("{:#}\n", values.collect::<Value>()),
-            Format::Yaml => yaml(&values.collect()),
-        })
+        Ok(output.print(values.collect(), || {
+            let mut rows = vec![
+                ["policy", "active", "mode", "files", "versions"]
+                    .map(String::from)
+                    .to_vec(),
+            ];
+            rows.extend(identified.iter().map(|policy| {
+                let lineage = &policy.lineage;
+                vec![
+                    lineage.policy.name.value.clone(),
+                    lineage.active().version.value.to_string(),
+                    lineage.policy.mode.to_string(),
+                    lineage.active().files.len().to_string(),
+                    lineage.versions.len().to_string(),
+                ]
+            }));
+            columns(&rows)
+        }))
     }
 }

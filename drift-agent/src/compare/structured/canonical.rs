@@ -6,9 +6,9 @@ use std::{
 };
 
 use super::{
-    number,
+    Absence, Equal, number,
     pointer::Token,
-    rules::{Absence, Equal, Place},
+    rules::Place,
     value::{Entry, Node, Value},
 };
 

@@ -3,11 +3,11 @@
 use std::{collections::HashMap, fmt};
 
 use super::{
-    Format,
+    Absence, Format,
     canonical::{self, Digest, Groups},
     listing,
     pointer::{Pointer, Token},
-    rules::{Absence, Coverage, Place, Rules},
+    rules::{Coverage, Place, Rules},
     value::{Entry, Node, Tree, Value},
 };
 use crate::{compare::text, report::Redactable};
@@ -72,6 +72,25 @@ pub struct Differences {
 }
 
 impl Differences {
+    /// How many of each kind, as in `2 values changed, 1 added`.
+    #[must_use]
+    pub fn count(&self) -> String {
+        let mut said = Vec::new();
+        for kind in [Kind::Changed, Kind::Added, Kind::Removed] {
+            let of_kind = |difference: &&Difference| difference.kind == kind;
+            match self.list.iter().filter(of_kind).count() {
+                0 => {}
+                1 if said.is_empty() => said.push(format!("1 value {}", kind.name())),
+                count if said.is_empty() => said.push(format!("{count} values {}", kind.name())),
+                count => said.push(format!("{count} {}", kind.name())),
+            }
+        }
+        if self.omitted > 0 {
+            said.push(format!("{} more", self.omitted));
+        }
+        said.join(", ")
+    }
+
     /// Whether at most the way of writing differs.
     #[must_use]
     pub fn is_equivalent(&self) -> bool {

@@ -43,7 +43,7 @@ impl EditError {
     pub const fn reason(&self) -> &'static str {
         match self {
             EditError::NothingManaged => "nothing-managed",
-            EditError::Observed(_) => "observed-unparsable",
+            EditError::Observed(_) => "unparsable",
             EditError::Unsupported { .. } => "unsupported-edit",
             EditError::Unsound(_) => "unsound-edit",
         }

@@ -90,13 +90,13 @@ impl PatternError {
 const MAX_SEGMENTS: usize = 200;
 
 /// A pointer whose keys may be `*` (any one), `**` (any number, also none) or have `*` in them (any characters).
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern {
     document: Option<usize>,
     segments: Vec<Segment>,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 enum Segment {
     Key(String),
     /// What stands between the `*`s.
@@ -200,7 +200,7 @@ fn glob(pieces: &[String], text: &str) -> bool {
 }
 
 /// Patterns, and how a walk through a tree stands to them.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Patterns(Vec<Pattern>);
 
 /// Which patterns may still fit, and how much of them has: (pattern, segments done).

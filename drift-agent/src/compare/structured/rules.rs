@@ -1,40 +1,21 @@
 //! What counts as the same.
 
-use super::pointer::{Cursor, Pattern, PatternError, Patterns, Token};
+use drift_common::{
+    escape,
+    policy::{self, FinalNewline},
+};
 
-/// How two values of the same place may be written in different ways and still be equal.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Equal {
-    /// `1`, `1.0` and `"1"`.
-    Number,
-    /// `1000m` and `1`, `1Gi` and `1024Mi` (as Kubernetes writes them).
-    Quantity,
-    /// `yes`, `on`, `true`, `1`.
-    Bool,
-    /// `90s` and `1m30s`; a number without a unit is seconds.
-    Duration,
-    /// `INFO` and `info`.
-    CaseInsensitive,
-}
+use super::{
+    Absence, Equal, Keys,
+    pointer::{Cursor, Pattern, PatternError, Patterns, Token},
+};
 
-/// What is the same as a key that is not there.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Absence {
-    /// Nothing: `k:`, `k: ""` and no `k` are three different things.
-    #[default]
-    Strict,
-    /// Null.
-    Null,
-    /// Null, the empty text, the empty list, the empty map, and a map of nothing else.
-    Empty,
-}
-
-/// Whether `Port` and `port` are the same key.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Keys {
-    #[default]
-    Exact,
-    AnyCase,
+/// A rule of a policy that cannot be.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is no pattern of places: {why}", escape::name(.pattern))]
+pub struct RulesError {
+    pub pattern: String,
+    pub why: PatternError,
 }
 
 /// Whether something counts that most readers of a file do not see.
@@ -46,7 +27,7 @@ pub enum Heed {
 }
 
 /// What counts as the same. The default is strict: only the order of keys, comments and the way of writing are free.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     pub(super) absence: Absence,
     pub(super) keys: Keys,
@@ -60,6 +41,47 @@ pub struct Rules {
 }
 
 impl Rules {
+    /// As a policy says them.
+    ///
+    /// # Errors
+    /// One of its patterns is none.
+    pub fn of(said: &policy::Rules, final_newline: FinalNewline) -> Result<Self, RulesError> {
+        let policy::Rules {
+            format: _,
+            sets,
+            ignore,
+            equal,
+            manage,
+            absent,
+            keys,
+        } = said;
+        let heed = match final_newline {
+            FinalNewline::Exact => Heed::Exact,
+            FinalNewline::Ignore => Heed::Ignore,
+        };
+        let mut rules = Self::default()
+            .absence(*absent)
+            .keys(*keys)
+            .final_newline(heed);
+        let why = |pattern: &str| {
+            let pattern = pattern.to_owned();
+            move |why| RulesError { pattern, why }
+        };
+        for pattern in ignore {
+            rules = rules.ignore(pattern).map_err(why(pattern))?;
+        }
+        for pattern in sets {
+            rules = rules.set(pattern).map_err(why(pattern))?;
+        }
+        for (pattern, equal) in equal {
+            rules = rules.equal(pattern, *equal).map_err(why(pattern))?;
+        }
+        for pattern in manage.iter().flatten() {
+            rules = rules.manage(pattern).map_err(why(pattern))?;
+        }
+        Ok(rules)
+    }
+
     /// What is the same as a key that is not there.
     #[must_use]
     pub fn absence(self, absence: Absence) -> Self {

@@ -8,7 +8,7 @@ mod refused;
 mod rules;
 
 use super::*;
-use crate::report::Redact;
+use crate::{declare::Redact, report::Redactor};
 
 /// Each difference on a line: kind, pointer, values.
 fn told(differences: &Differences) -> String {
@@ -16,7 +16,7 @@ fn told(differences: &Differences) -> String {
         let side = |side: &Option<Side>| {
             side.as_ref().map_or_else(
                 || "-".to_owned(),
-                |side| Redact::None.show(&side.text).to_string(),
+                |side| Redactor::new(Redact::None).show(&side.text).to_string(),
             )
         };
         let values = match (&difference.declared, &difference.observed) {
@@ -30,14 +30,24 @@ fn told(differences: &Differences) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
+/// `Err`: what is declared is not of the format.
+fn verdict(
+    format: Format,
+    rules: &Rules,
+    declared: &[u8],
+    observed: &[u8],
+) -> Result<Verdict, ParseError> {
+    Ok(Meaning::of(format, rules.clone(), declared)?.verdict(observed))
+}
+
 /// What `declared` and `observed` differ in.
 #[track_caller]
 fn check_with(format: Format, rules: &Rules, declared: &str, observed: &str, expected: &str) {
     let found = match verdict(format, rules, declared.as_bytes(), observed.as_bytes()) {
-        Verdict::Same => String::new(),
-        Verdict::Differs(differences) => told(&differences),
-        Verdict::ObservedUnparsable(error) => format!("observed {error}"),
-        Verdict::DeclaredUnparsable(error) => format!("declared {error}"),
+        Ok(Verdict::Same) => String::new(),
+        Ok(Verdict::Differs(differences)) => told(&differences),
+        Ok(Verdict::Unparsable(error)) => format!("observed {error}"),
+        Err(error) => format!("declared {error}"),
     };
     assert_eq!(
         found, expected,

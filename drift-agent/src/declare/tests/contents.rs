@@ -108,3 +108,35 @@ fn what_belongs_into_a_directory_is_what_any_policy_declares_there() {
     }
     assert!(exhaustive.allows(&temporary));
 }
+
+#[test]
+fn what_is_compared_by_what_it_says_must_say_something() {
+    let file = |compare: &str, content: &str| {
+        format!(
+            "    - path: /1\n      content: {{inline: \"{content}\"}}\n      compare: {compare}\n"
+        )
+    };
+    let place = declares(&file("{format: json}", "{\\\"a\\\": 1}"));
+    let snapshot = place.loaded();
+    assert!(content(&snapshot.files[0]).meaning.is_some());
+    assert_eq!(snapshot, place.loaded());
+    for (compare, said, expected) in [
+        (
+            "{format: json}",
+            "{\\\"a\\\": ",
+            "web.yaml:14:25: the content does not parse as json: 1:7: ",
+        ),
+        (
+            "{format: yaml, manage: [\"#/a\"]}",
+            "a: 1",
+            "web.yaml:15:16: `#/a` is no pattern of places: a pointer begins with",
+        ),
+    ] {
+        let place = declares(&file(compare, said));
+        let why = place.load().expect_err("refused").plain().to_string();
+        assert!(why.contains(expected), "{why}");
+        // `policy validate` sees it too, of every version.
+        let why = super::super::identify(&place.policies()).expect_err("refused");
+        assert!(why.plain().to_string().contains(expected));
+    }
+}

@@ -50,6 +50,17 @@ impl Rival {
     }
 }
 
+impl Rival {
+    fn is_known(&self) -> bool {
+        matches!(self.program, Program::Known { .. })
+    }
+
+    /// It is not known to be another one.
+    fn may_be(&self, other: &Self) -> bool {
+        !self.is_known() || !other.is_known() || self.program == other.program
+    }
+}
+
 impl fmt::Display for Rival {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.program {
@@ -69,6 +80,7 @@ impl fmt::Display for Rival {
 /// A path that is fought over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Contested {
+    pub rival: Rival,
     pub until: Instant,
     /// Heals against the rival; what follows a hold that is over begins with none.
     pub heals: usize,
@@ -108,7 +120,7 @@ impl Fights {
         let fight = fight?;
         if let Some(until) = self.until {
             if now < until {
-                return Some(self.contested(until, fight));
+                return Some(self.contested(until, fight, rival));
             }
             // Over: one try.
             self.until = None;
@@ -130,7 +142,7 @@ impl Fights {
         let same = self
             .rival
             .as_ref()
-            .is_none_or(|before| before.program == rival.program);
+            .is_none_or(|before| before.may_be(rival));
         let most = if self.was_contested {
             1
         } else {
@@ -140,13 +152,15 @@ impl Fights {
             let until = now + fight.hold;
             self.until = Some(until);
             self.was_contested = true;
-            return Some(self.contested(until, fight));
+            return Some(self.contested(until, fight, rival));
         }
         None
     }
 
-    fn contested(&self, until: Instant, fight: &Fight) -> Contested {
+    fn contested(&self, until: Instant, fight: &Fight, rival: &Rival) -> Contested {
+        let known = self.rival.as_ref().filter(|_| !rival.is_known());
         Contested {
+            rival: known.unwrap_or(rival).clone(),
             until,
             heals: self.heals.len(),
             within: fight.within,
@@ -161,12 +175,15 @@ impl Fights {
         if self
             .rival
             .as_ref()
-            .is_some_and(|before| before.program != rival.program)
+            .is_some_and(|before| !before.may_be(rival))
         {
             self.heals.clear();
             self.was_contested = false;
         }
-        self.rival = Some(rival.clone());
+        // Who was not seen this time may be the one who was seen before.
+        if rival.is_known() || self.rival.is_none() {
+            self.rival = Some(rival.clone());
+        }
         self.heals.push_back(now);
         while self.heals.len() > fight.heals as usize {
             self.heals.pop_front();
@@ -222,6 +239,23 @@ mod tests {
             rival("puppet", drift)
         });
         assert_eq!(healed, [0, 1, 2]);
+    }
+
+    #[test]
+    fn who_is_not_always_seen_is_a_rival_all_the_same() {
+        let mut fights = Fights::default();
+        let healed = fought(&mut fights, Duration::from_millis(100), 100, |drift| {
+            if drift % 2 == 1 {
+                Rival::new(None)
+            } else {
+                rival("puppet", drift)
+            }
+        });
+        assert_eq!(healed, [0, 1, 2]);
+        let now = Instant::now();
+        let contested = fights.ask(Some(&FIGHT), &Rival::new(None), now);
+        let named = contested.expect("held").rival.to_string();
+        assert_eq!(named, "puppet (pid 2, uid 0)");
     }
 
     #[test]

@@ -238,6 +238,41 @@ fn an_immutable_file_whose_flag_is_declared_is_put_back_whatever_has_drifted() {
 }
 
 #[test]
+fn what_has_lost_its_flag_for_a_heal_gets_it_back_where_it_still_is() {
+    let dir = Dir::new();
+    let (path, other) = (dir.at("f"), dir.at("other"));
+    let declared = all(&path);
+    // Under another name the old file stays as it was.
+    fs::write(&path, "y").unwrap();
+    fs::hard_link(&path, &other).unwrap();
+    chattr(&path, IMMUTABLE);
+    assert_eq!(heal(&declared).unwrap(), []);
+    as_declared(&path);
+    assert_eq!(
+        (flags(&other), fs::read(&other).unwrap()),
+        (IMMUTABLE, b"y".to_vec())
+    );
+    // A heal that fails gives it back: a directory that is not empty.
+    let path = dir.at("d");
+    fs::create_dir(&path).unwrap();
+    fs::write(path.join("precious"), "").unwrap();
+    chattr(&path, IMMUTABLE);
+    assert!(heal(&all(&path)).is_err());
+    assert_eq!(flags(&path), IMMUTABLE);
+    // Devices and FIFOs are replaced without being opened.
+    let path = dir.at("fifo");
+    assert!(
+        std::process::Command::new("mkfifo")
+            .arg(&path)
+            .status()
+            .unwrap()
+            .success()
+    );
+    assert_eq!(heal(&all(&path)).unwrap(), []);
+    as_declared(&path);
+}
+
+#[test]
 fn a_flag_that_nobody_declared_is_not_taken_away() {
     let dir = Dir::new();
     let path = dir.at("f");
@@ -266,6 +301,56 @@ fn a_flag_that_nobody_declared_is_not_taken_away() {
     );
     assert_eq!(heal(&none).unwrap(), []);
     assert_eq!(flags(&path), Flags::default());
+}
+
+/// B059: whoever looks while it is replaced, again and again, sees a file of the same owner, mode, list and label, with all of one content.
+#[test]
+fn at_no_moment_of_a_replacement_is_there_another_mode_or_list() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+    let dir = Dir::new();
+    let path = dir.at("sudoers");
+    let mut declared = wanting(
+        &path,
+        sample::file(b"declared"),
+        vec![
+            (ACCESS_ACL, Expect::Access(acl(0o440, &[(1000, 4)]))),
+            (SELINUX, Expect::Label("a:b:c".into())),
+        ],
+        None,
+    );
+    declared.mode = Some(0o440);
+    (declared.uid, declared.gid) = (Some(0), Some(0));
+    heal(&declared).unwrap();
+    let done = AtomicBool::new(false);
+    let looks = std::thread::scope(|scope| {
+        let watcher = scope.spawn(|| {
+            let mut looks = 0;
+            while !done.load(Ordering::Relaxed) {
+                // One descriptor: all of what is seen is of one file.
+                let file = File::open(&path).expect("never without a name");
+                let metadata = file.metadata().unwrap();
+                assert_eq!(metadata.mode() & 0o7777, 0o440);
+                assert_eq!((metadata.uid(), metadata.gid()), (0, 0));
+                for name in [ACCESS_ACL, SELINUX] {
+                    let mut value = [0; 256];
+                    rustix::fs::fgetxattr(&file, name, &mut value[..]).expect(name);
+                }
+                let content = std::io::read_to_string(&file).unwrap();
+                assert_eq!(content.len(), 8, "half of a file: {content}");
+                looks += 1;
+            }
+            looks
+        });
+        for _ in 0..50 {
+            // In place and of the same length: the file that stands there is never half of one.
+            let file = fs::OpenOptions::new().write(true).open(&path).unwrap();
+            std::os::unix::fs::FileExt::write_all_at(&file, b"drifted!", 0).unwrap();
+            assert_eq!(heal(&declared).unwrap(), []);
+        }
+        done.store(true, Ordering::Relaxed);
+        watcher.join().unwrap()
+    });
+    assert!(looks > 50, "{looks} looks");
 }
 
 /// B059, B062: nothing that is not declared is lost when a file is replaced.
@@ -431,7 +516,7 @@ fn directories_and_links_have_attributes_too() {
     let nowhere = dir.at("nowhere");
     let declared = wanting(
         &link,
-        Target::Symlink(nowhere.clone()),
+        Target::Symlink(nowhere.clone().into_os_string()),
         vec![
             ("trusted.k", Expect::Value(b"v".to_vec())),
             (SELINUX, Expect::Label("a:b:c".into())),

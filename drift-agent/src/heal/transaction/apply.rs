@@ -21,7 +21,7 @@ use crate::{
         replace::{self, take_name, temporary_name},
     },
     observe::Host,
-    store::{Change, Entry, Journal},
+    store::{Change, Entry, Journal, Over},
 };
 
 type Left = Vec<(PathBuf, HealError)>;
@@ -68,16 +68,29 @@ fn one(
 ) -> Result<(), HealError> {
     let temporary = temporary_name(path);
     match change {
-        Change::File { digest } => {
+        Change::File { digest, over } => {
             if !is_there(dir, &temporary)? {
                 return Ok(()); // it has taken its name before
             }
-            if check && !is_whole(dir, &temporary, digest)? {
-                // Not what was staged: whoever put it there does not decide what is declared.
-                replace::remove_stale(dir, &temporary)?;
-                return Err(HealError::ReadBack);
+            let is_whole = || is_whole(dir, &temporary, digest);
+            match over {
+                Over::Text { digest: seen } if !check || is_whole()? => {
+                    instead_of(dir, &temporary, name, seen)
+                }
+                Over::Text { digest: seen } => exchanged(dir, &temporary, name, digest, seen),
+                Over::Anything | Over::Nothing if check && !is_whole()? => {
+                    // Not what was staged: whoever put it there does not decide what is declared.
+                    replace::remove_stale(dir, &temporary)?;
+                    Err(HealError::ReadBack)
+                }
+                Over::Anything => take_name(dir, &temporary, name),
+                Over::Nothing => {
+                    if !replace::take_free_name(dir, &temporary, name)? {
+                        replace::remove_stale(dir, &temporary)?;
+                    }
+                    Ok(())
+                }
             }
-            take_name(dir, &temporary, name)
         }
         Change::Link if is_there(dir, &temporary)? => take_name(dir, &temporary, name),
         Change::Link => Ok(()),
@@ -96,6 +109,41 @@ fn one(
             Err(error) => Err(HealError::at("remove what stands there")(error)),
         },
     }
+}
+
+/// What is staged was made from the text that stood there: where somebody has written to that since, it is of no use any more, and what is declared
+/// of the file is put right by the look that follows. Where only attributes change, a kill between the exchange and the removal cannot be told from one
+/// before it: then they are as they were, until the look at the start.
+fn instead_of(
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+    seen: &str,
+) -> Result<(), HealError> {
+    let seen = blake3::Hash::from_hex(seen).map_err(|_| HealError::Changed)?;
+    match replace::exchange(dir, temporary, name, &seen) {
+        Err(HealError::Changed) => replace::remove_stale(dir, temporary),
+        other => other,
+    }
+}
+
+/// The temporary name has something else than what was staged. Either a crash came between the exchange and what follows it, and this is what
+/// stood there: where it is not what the new text was made from, it comes back. Or somebody has put it there.
+fn exchanged(
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+    staged: &str,
+    seen: &str,
+) -> Result<(), HealError> {
+    if is_there(dir, name)?
+        && is_whole(dir, name, staged)?
+        && file_type(dir, temporary)? == Some(FileType::RegularFile)
+        && !is_whole(dir, temporary, seen)?
+    {
+        replace::exchange_back(dir, temporary, name)?;
+    }
+    replace::remove_stale(dir, temporary)
 }
 
 /// Owner before mode, as everywhere.

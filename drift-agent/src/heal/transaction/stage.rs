@@ -14,23 +14,25 @@ use rustix::{
 };
 
 use crate::{
-    declare::{Declared, Target},
+    declare::{Content, Declared, Target},
     heal::{
         attribute,
         execute::{HealError, directory_for_writing, parent_and_name, unreachable_parent},
         other,
-        replace::{self, temporary_name},
+        replace::{self, New, temporary_name},
     },
     observe::Host,
-    store::{Change, Entry, Journal},
+    store::{Change, Entry, Journal, Over},
 };
 
-use super::{Step, TransactionError};
+use super::{Source, Step, TransactionError};
 
 /// What the journal says of a step.
 pub(super) fn entry(step: &Step) -> Entry {
     let (path, change) = match step {
-        Step::Put { declared, .. } => (&declared.path, change(declared)),
+        Step::Put {
+            declared, source, ..
+        } => (&declared.path, change(declared, source)),
         Step::Attributes(declared) => (
             &declared.path,
             Change::Attributes {
@@ -47,14 +49,31 @@ pub(super) fn entry(step: &Step) -> Entry {
     }
 }
 
-fn change(declared: &Declared) -> Change {
+fn change(declared: &Declared, source: &Source) -> Change {
     match &declared.target {
-        Target::File(content) => Change::File {
-            digest: content.digest.to_string(),
-        },
+        Target::File(content) => {
+            let new = new(content, source);
+            Change::File {
+                digest: new.digest.to_string(),
+                over: match (source, new.instead_of) {
+                    (_, Some(digest)) => Over::Text {
+                        digest: digest.to_string(),
+                    },
+                    (Source::Fresh, None) => Over::Nothing,
+                    (Source::Declared | Source::There(_), None) => Over::Anything,
+                },
+            }
+        }
         Target::Symlink(_) => Change::Link,
         Target::Directory(_) => Change::Directory,
         Target::Absent => Change::Remove,
+    }
+}
+
+fn new<'a>(content: &'a Content, source: &'a Source) -> New<'a> {
+    match source {
+        Source::Declared | Source::Fresh => New::of(content),
+        Source::There(text) => text.new(),
     }
 }
 
@@ -83,14 +102,14 @@ pub(super) fn missing(host: &Host, steps: &[Step]) -> Vec<PathBuf> {
 }
 
 /// What stood there, of which flags were taken away that would keep it from being replaced.
-pub(super) type Lifted<'s> = Vec<(OwnedFd, &'s Declared)>;
+pub(super) type Lifted = Vec<attribute::Lifted>;
 
 /// Stages all of it. When it returns, all of it lasts.
-pub(super) fn all<'s>(
+pub(super) fn all(
     host: &Host,
-    steps: &'s [Step],
+    steps: &[Step],
     notes: &mut Vec<String>,
-    lifted: &mut Lifted<'s>,
+    lifted: &mut Lifted,
 ) -> Result<(), TransactionError> {
     let removed: BTreeSet<&Path> = steps.iter().filter_map(removes).collect();
     // Directories before what is in them.
@@ -138,16 +157,20 @@ fn removes(step: &Step) -> Option<&Path> {
     }
 }
 
-fn one<'s>(
+fn one(
     host: &Host,
-    step: &'s Step,
+    step: &Step,
     dir: &OwnedFd,
     name: &OsString,
     removed: &BTreeSet<&Path>,
-    lifted: &mut Lifted<'s>,
+    lifted: &mut Lifted,
 ) -> Result<(), HealError> {
-    let (declared, like) = match step {
-        Step::Put { declared, like } => (declared, like.as_ref()),
+    let (declared, like, source) = match step {
+        Step::Put {
+            declared,
+            like,
+            source,
+        } => (declared, like.as_ref(), source),
         Step::Attributes(_) | Step::Remove(_) => return changeable(dir, name, None),
     };
     changeable(dir, name, Some(declared))?;
@@ -159,7 +182,7 @@ fn one<'s>(
         },
         Target::File(content) => {
             gives_way(dir, name, &declared.path, removed)?;
-            replace::stage(dir, name, declared, content, like).map(drop)
+            replace::stage(dir, name, declared, &new(content, source), like).map(drop)
         }
         Target::Symlink(target) => {
             gives_way(dir, name, &declared.path, removed)?;
@@ -167,8 +190,7 @@ fn one<'s>(
         }
         Target::Absent => Ok(()),
     }?;
-    let stands = attribute::lift_named(dir, name, declared)?;
-    lifted.extend(stands.map(|stands| (stands, &**declared)));
+    lifted.extend(attribute::lift_named(dir, name, declared)?);
     Ok(())
 }
 

@@ -1,5 +1,7 @@
 //! Whole or not at all.
 
+mod shared;
+
 use std::{
     collections::BTreeMap,
     fs,
@@ -15,7 +17,7 @@ use crate::{
     declare::{Target, sample},
     heal::temporary_name,
     observe::observe,
-    store::{Change, DEFAULT_QUOTA, Entry},
+    store::{Change, DEFAULT_QUOTA, Entry, Over},
 };
 
 struct Place {
@@ -46,6 +48,7 @@ impl Place {
         Step::Put {
             declared: Arc::new(sample::declared(self.at(name), target)),
             like: None,
+            source: Source::Declared,
         }
     }
 
@@ -334,11 +337,15 @@ fn a_journal_says_paths_of_any_bytes() {
     let steps = [Step::Put {
         declared,
         like: None,
+        source: Source::Declared,
     }];
     committed(&place, &steps, Stage::Committed, 0);
     let journal = place.store.journal().unwrap().unwrap();
     let digest = blake3::hash(b"new").to_string();
-    let change = Change::File { digest };
+    let change = Change::File {
+        digest,
+        over: Over::Anything,
+    };
     assert_eq!(
         journal.entries,
         [Entry {

@@ -49,11 +49,49 @@ fn a_file_above_its_bound_is_not_read() {
     let path = dir.path().join("f");
     fs::write(&path, "12345").unwrap();
     for (most, digest) in [(5, Some(blake3::hash(b"12345"))), (4, None)] {
-        let mut content = Content::exact(std::sync::Arc::from(&b"x"[..]));
+        let mut content = Content::exact(Arc::from(&b"x"[..]));
         content.max_size = most;
         let observed = look_as(&sample::declared(&path, Target::File(content)));
         assert_eq!(observed.found, Found::File(digest));
     }
+}
+
+#[test]
+fn a_file_that_is_written_while_it_is_read_has_no_digest_but_that_of_a_moment() {
+    // B057
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f");
+    fs::write(&path, vec![b'x'; 8 << 20]).unwrap();
+    let end = std::sync::atomic::AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let (started, writes) = std::sync::mpsc::channel();
+        let (end, path) = (&end, &path);
+        scope.spawn(move || {
+            use std::io::Write;
+            let mut file = fs::OpenOptions::new().append(true).open(path).unwrap();
+            while !end.load(std::sync::atomic::Ordering::Relaxed) {
+                file.write_all(b"x").unwrap();
+                // Whoever waits for the first is gone at the second.
+                let _gone = started.send(());
+            }
+        });
+        writes.recv().unwrap();
+        let start = std::time::Instant::now();
+        // On a busy machine the writer may rest while it is read: then the digest is of what was there.
+        let wrong = loop {
+            let observed = look(path);
+            let size = observed.stat.map_or(0, |stat| stat.size);
+            match observed.found {
+                Found::Unstable => break None,
+                Found::File(Some(digest))
+                    if digest == blake3::hash(&vec![b'x'; size as usize])
+                        && start.elapsed() < std::time::Duration::from_secs(20) => {}
+                other => break Some(other),
+            }
+        };
+        end.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(wrong, None);
+    });
 }
 
 #[test]

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use proptest::prelude::*;
 
 use super::*;
-use crate::compare::structured::{Format, Rules, Verdict, verdict};
+use crate::compare::structured::{Differences, Format, Meaning, Rules, Verdict};
 
 fn keyed(keys: &[&str], text: &str) -> Redactable<'static> {
     let keys: Vec<Arc<str>> = keys.iter().map(|key| Arc::from(*key)).collect();
@@ -191,15 +191,17 @@ fn a_secret_is_hidden_also_where_its_block_begins_far_above() {
 }
 
 #[track_caller]
+fn differences(format: Format, declared: &str, observed: &str) -> Differences {
+    let meaning = Meaning::of(format, Rules::default(), declared.as_bytes()).expect("it parses");
+    match meaning.verdict(observed.as_bytes()) {
+        Verdict::Differs(differences) => differences,
+        other => panic!("they differ: {other:?}"),
+    }
+}
+
+#[track_caller]
 fn listed(format: Format, declared: &str, observed: &str, expected: &[&str]) {
-    let Verdict::Differs(differences) = verdict(
-        format,
-        &Rules::default(),
-        declared.as_bytes(),
-        observed.as_bytes(),
-    ) else {
-        panic!("they differ");
-    };
+    let differences = differences(format, declared, observed);
     let lines = Redactor::default().listing(&differences);
     let lines: Vec<String> = lines.iter().map(ToString::to_string).collect();
     assert_eq!(lines, expected, "\n{}", lines.join("\n"));
@@ -250,14 +252,7 @@ fn nothing_is_wider_than_a_terminal() {
         format!("{deep}: {wide}\npassword: x\n"),
         format!("{deep}: {deep}\npassword: y\n"),
     );
-    let Verdict::Differs(differences) = verdict(
-        Format::Yaml,
-        &Rules::default(),
-        one.as_bytes(),
-        other.as_bytes(),
-    ) else {
-        panic!("they differ");
-    };
+    let differences = differences(Format::Yaml, &one, &other);
     for line in Redactor::default().listing(&differences) {
         assert!(
             unicode_width::UnicodeWidthStr::width(line.to_string().as_str()) <= 100,
@@ -268,14 +263,7 @@ fn nothing_is_wider_than_a_terminal() {
 
 #[test]
 fn a_digest_is_told_only_where_the_value_is() {
-    let Verdict::Differs(differences) = verdict(
-        Format::Env,
-        &Rules::default(),
-        b"A=1\nPIN_TOKEN=1\n",
-        b"A=2\nPIN_TOKEN=2\n",
-    ) else {
-        panic!("they differ");
-    };
+    let differences = differences(Format::Env, "A=1\nPIN_TOKEN=1\n", "A=2\nPIN_TOKEN=2\n");
     let digests: Vec<_> = differences
         .list
         .iter()

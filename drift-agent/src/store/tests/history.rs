@@ -68,10 +68,10 @@ fn what_was_kept_is_read_in_its_order_beside_the_writer_and_after_it() {
 
 /// B081: a bound on the disk whatever happens, and the newest records are the ones that stay.
 #[test]
-fn b081_a_million_records_of_different_names_stay_within_the_bound() {
+fn b081_a_hundred_thousand_records_of_different_names_stay_within_the_bound() {
     let dir = folder();
     let mut writer = write(dir.path());
-    for n in 0..2_000 {
+    for n in 0..200 {
         let batch: Vec<_> = (0..500)
             .map(|m| format!("{{\"path\":\"/etc/app/{n}-{m}.conf\"}}"))
             .collect();
@@ -81,7 +81,7 @@ fn b081_a_million_records_of_different_names_stay_within_the_bound() {
     let (lines, past) = all(dir.path());
     assert_eq!(
         lines.last().map(String::as_str),
-        Some("{\"path\":\"/etc/app/1999-499.conf\"}")
+        Some("{\"path\":\"/etc/app/199-499.conf\"}")
     );
     assert!(past.records > 2_000, "{past:?}");
     assert_eq!(past.damaged, 0);

@@ -27,14 +27,20 @@ pub(super) fn raw(
     }
 }
 
-/// The name of an object, as Kubernetes allows it (RFC 1123, a subdomain).
-pub(super) fn name(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spanned<String>> {
-    let text = decoder.text(cursor)?;
+/// Whether a policy or a document can be called so: as Kubernetes allows it (RFC 1123, a subdomain).
+#[must_use]
+pub fn is_name(text: &str) -> bool {
     let end = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit();
     let is_label = |label: &str| {
         label.starts_with(end) && label.ends_with(end) && label.chars().all(|c| end(c) || c == '-')
     };
-    if text.len() > 253 || !text.split('.').all(is_label) {
+    text.len() <= 253 && text.split('.').all(is_label)
+}
+
+/// The name of an object.
+pub(super) fn name(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spanned<String>> {
+    let text = decoder.text(cursor)?;
+    if !is_name(&text) {
         return decoder.wrong(
             cursor,
             format!("{} cannot be a name", escape::name(&text)),

@@ -240,6 +240,24 @@ error: unknown flag `apend`, did you mean `append`?
     );
 }
 
+/// Names of attributes are anybody's text, also on the way to what is wrong beneath them.
+#[test]
+fn a_strange_name_is_shown_safely_and_not_at_length() {
+    let long = "x".repeat(5000);
+    let text = file(&format!(
+        "      xattrs: {{\"user.\\u202e\\e[2J\": 7, user.{long}: null}}\n"
+    ));
+    let (_, problems) = read(&text);
+    let shown = problems.to_string();
+    assert!(
+        shown.contains(r"`spec.files[0].xattrs.user.\u{202e}\x1b[2J`"),
+        "{shown}"
+    );
+    assert!(shown.contains("`spec.files[0].xattrs.user.xxxx"), "{shown}");
+    assert!(!shown.contains(|c| crate::escape::is_deceptive(c) && c != '\n'));
+    assert!(shown.len() < 3000, "{}", shown.len());
+}
+
 #[test]
 fn access_lists_that_cannot_be() {
     check(

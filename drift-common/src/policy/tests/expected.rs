@@ -125,7 +125,6 @@ fn what_nobody_acts_on_yet_is_refused() {
       content: {inline: a}
       afterHeal:
         - {reload: nginx.service}
-      compare: {format: json}
   environment:
     - {process: /usr/bin/app, variables: [{name: LANG, value: C}, {name: X, absent: true}]}
 ",
@@ -139,17 +138,10 @@ fn what_nobody_acts_on_yet_is_refused() {
     |           ^
     = this drift-agent would not act on it: remove it, or use one that does
 
-error: `compare.format` is not supported yet
-   --> p.yaml:12:16
-    |
- 12 |       compare: {format: json}
-    |                ^
-    = this drift-agent would not act on it: remove it, or use one that does
-
 error: `environment` is not supported yet
-   --> p.yaml:14:17
+   --> p.yaml:13:17
     |
- 14 |     - {process: /usr/bin/app, variables: [{name: LANG, value: C}, {name: X, absent: true}]}
+ 13 |     - {process: /usr/bin/app, variables: [{name: LANG, value: C}, {name: X, absent: true}]}
     |                 ^^^^^^^^^^^^
     = this drift-agent would not act on it: remove it, or use one that does",
     );
@@ -178,7 +170,7 @@ fn rules_actions_and_requirements_are_checked_all_the_same() {
     |
  10 |       compare: {format: jsn, sets: [a], ignore: [/a~b], equal: [{at: /a, as: numbr}]}
     |                         ^^^
-    = allowed here: yaml, json, toml, ini, env, keyvalue
+    = allowed here: yaml, json, json5, toml, ini, env, keyvalue
 
 error: `a` is not a JSON pointer
    --> p.yaml:10:37

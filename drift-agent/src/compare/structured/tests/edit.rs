@@ -413,7 +413,7 @@ fn what_cannot_be_done_with_certainty_is_refused() {
         edited(format, managed, declared, observed).map_err(|error| error.reason())
     };
     assert_eq!(reason(Json, &[], "{}", "{}"), Err("nothing-managed"));
-    assert_eq!(reason(Json, &["/a"], "{}", "{"), Err("observed-unparsable"));
+    assert_eq!(reason(Json, &["/a"], "{}", "{"), Err("unparsable"));
     assert_eq!(
         reason(Json, &["/a/b"], r#"{"a": {"b": 1}}"#, r#"{"a": 1}"#),
         Err("unsupported-edit")

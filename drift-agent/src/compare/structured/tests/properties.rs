@@ -7,7 +7,15 @@ use proptest::prelude::*;
 use super::*;
 use model::{Dice, Path};
 
-const FORMATS: [Format; 7] = Format::ALL;
+const FORMATS: [Format; 7] = [
+    Format::Yaml,
+    Format::Json,
+    Format::Json5,
+    Format::Toml,
+    Format::Ini,
+    Format::Env,
+    Format::KeyValue,
+];
 
 fn any_format() -> impl Strategy<Value = Format> {
     proptest::sample::select(FORMATS.to_vec())
@@ -15,10 +23,10 @@ fn any_format() -> impl Strategy<Value = Format> {
 
 fn differences(format: Format, one: &str, other: &str) -> Result<Vec<Difference>, TestCaseError> {
     match verdict(format, &Rules::default(), one.as_bytes(), other.as_bytes()) {
-        Verdict::Same => Ok(Vec::new()),
-        Verdict::Differs(differences) => Ok(differences.list),
-        Verdict::DeclaredUnparsable(error) => Err(TestCaseError::fail(format!("{error}\n{one}"))),
-        Verdict::ObservedUnparsable(error) => Err(TestCaseError::fail(format!("{error}\n{other}"))),
+        Ok(Verdict::Same) => Ok(Vec::new()),
+        Ok(Verdict::Differs(differences)) => Ok(differences.list),
+        Err(error) => Err(TestCaseError::fail(format!("{error}\n{one}"))),
+        Ok(Verdict::Unparsable(error)) => Err(TestCaseError::fail(format!("{error}\n{other}"))),
     }
 }
 
@@ -83,7 +91,7 @@ proptest! {
             Ok(text) => {
                 let text = String::from_utf8(text).expect("UTF-8");
                 let left = verdict(format, &rules, declared_text.as_bytes(), text.as_bytes());
-                prop_assert!(matches!(left, Verdict::Same), "{left:?} {managed}\n{text}");
+                prop_assert!(matches!(left, Ok(Verdict::Same)), "{left:?} {managed}\n{text}");
                 let again = edit(&tree, text.as_bytes(), &rules);
                 prop_assert_eq!(again.as_deref(), Ok(text.as_bytes()));
                 // Every comment on a line of its own stays (and one behind what was removed may get a line), unless it stood within what was replaced.
@@ -123,7 +131,7 @@ proptest! {
             && let Ok(text) = edit(&tree, observed.as_bytes(), &rules)
         {
             let left = verdict(format, &rules, declared.as_bytes(), &text);
-            prop_assert!(matches!(left, Verdict::Same), "{:?}", left);
+            prop_assert!(matches!(left, Ok(Verdict::Same)), "{:?}", left);
         }
     }
 

@@ -1,0 +1,390 @@
+//! Everything beneath some paths, in their order.
+
+use std::{
+    collections::BTreeMap,
+    ffi::{OsStr, OsString},
+    fs, io,
+    os::unix::fs::PermissionsExt,
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use drift_common::policy::{
+    Attributes, Compare, Content, DirectorySpec, Exhaustive, FileSpec, FinalNewline, Globs,
+    HardLinks, MAX_CONTENT, OnUnexpected, Redact, Severity, Source, Spanned, SymlinkSpec,
+};
+
+use super::{Alone, Contents, Left, Secret, attribute};
+use crate::{
+    declare::Names,
+    observe::{Host, Stat, Taken, Whole, take},
+    report::FileType,
+};
+
+/// Bytes of a path, at most (`PATH_MAX` without its closing NUL).
+const LONGEST_PATH: usize = 4095;
+
+/// Patterns of one exhaustive directory, at most, as the language has it.
+const MOST_PATTERNS: usize = 256;
+
+/// What is asked for.
+#[derive(Debug)]
+pub struct Wanted {
+    /// As the kernel spells them, none beneath another.
+    pub paths: Vec<PathBuf>,
+    /// Names that are passed by, in whatever directory.
+    pub ignored_names: Globs,
+    /// Paths that are passed by.
+    pub ignored_paths: Globs,
+    /// Directories may have nothing in them but what is declared.
+    pub exhaustive: bool,
+    /// Stay on the file systems that the paths are on.
+    pub one_file_system: bool,
+    /// The policy folder: a policy that declares itself would never be right.
+    pub policies: Option<PathBuf>,
+}
+
+/// The declaration of one path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Entry {
+    File(FileSpec),
+    Link(SymlinkSpec),
+    Directory(DirectorySpec),
+}
+
+/// What was found.
+#[derive(Debug, Default)]
+pub struct Captured {
+    /// By their paths.
+    pub entries: Vec<Entry>,
+    /// Bytes of all files.
+    pub bytes: u64,
+    /// What is not in `entries`, and why.
+    pub left: Vec<(PathBuf, Left)>,
+    /// What was passed by as asked for.
+    pub ignored: usize,
+    /// Others may not read this: a directory above one of the paths is closed to them, or there are secrets.
+    pub private: bool,
+    /// Contents that are not for everybody's eyes.
+    pub secrets: Vec<(PathBuf, Secret)>,
+    /// Attributes that are there and not declared.
+    pub alone: Vec<(PathBuf, Alone)>,
+    /// Files of which a blob was made.
+    pub blobs: Vec<PathBuf>,
+    /// Directories and files at which another file system begins.
+    pub mounts: Vec<PathBuf>,
+    /// Files with several names.
+    pub hard_links: Vec<PathBuf>,
+    /// Directories that were to be exhaustive and are not, since not everything in them can be named.
+    pub open: Vec<PathBuf>,
+    /// Bytes beneath each path that was asked for and each that is in one.
+    pub weights: BTreeMap<PathBuf, u64>,
+}
+
+/// A place on the way.
+struct Step {
+    path: PathBuf,
+    /// Of the directory it is in; `None`: it was asked for.
+    dev: Option<(u32, u32)>,
+    /// A directory that was asked for, or is in one, and that this is in, is closed to others.
+    closed: bool,
+    /// The path that was asked for, or the one beneath it that this is in.
+    top: PathBuf,
+}
+
+struct Walk<'a> {
+    host: &'a Host,
+    wanted: &'a Wanted,
+    names: &'a Names,
+    contents: &'a mut Contents,
+    at: Arc<Source>,
+    found: Captured,
+    /// Names in exhaustive directories that are not declared.
+    undeclared: BTreeMap<PathBuf, Vec<OsString>>,
+}
+
+/// Looks at everything. `progress` is called with the number of paths that are done and their bytes.
+///
+/// Memory: what is found, and the largest file.
+///
+/// # Errors
+/// A blob cannot be written.
+pub fn walk(
+    host: &Host,
+    wanted: &Wanted,
+    names: &Names,
+    contents: &mut Contents,
+    at: &Arc<Source>,
+    mut progress: impl FnMut(usize, u64),
+) -> io::Result<Captured> {
+    let mut walk = Walk {
+        host,
+        wanted,
+        names,
+        contents,
+        at: at.clone(),
+        found: Captured::default(),
+        undeclared: BTreeMap::new(),
+    };
+    let mut steps: Vec<Step> = wanted.paths.iter().rev().map(|path| first(path)).collect();
+    let mut done = 0;
+    while let Some(step) = steps.pop() {
+        let names = walk.step(&step)?;
+        // The first of them is to be the next.
+        let beneath = names.into_iter().flat_map(|(dev, closed, names)| {
+            let is_top = step.path == step.top;
+            let step = &step;
+            names.into_iter().rev().map(move |name| {
+                let path = step.path.join(name);
+                let top = if is_top { &path } else { &step.top };
+                Step {
+                    top: top.clone(),
+                    dev: Some(dev),
+                    closed,
+                    path,
+                }
+            })
+        });
+        steps.extend(beneath);
+        done += 1;
+        progress(done, walk.found.bytes);
+    }
+    walk.close();
+    walk.found.private =
+        !walk.found.secrets.is_empty() || wanted.paths.iter().any(|path| is_closed_above(path));
+    Ok(walk.found)
+}
+
+/// A path that was asked for.
+fn first(path: &Path) -> Step {
+    Step {
+        path: path.to_owned(),
+        dev: None,
+        closed: false,
+        top: path.to_owned(),
+    }
+}
+
+/// Whether a directory above `path` is closed to others. That alone makes no secret of what is there: whole homes are closed.
+fn is_closed_above(path: &Path) -> bool {
+    let is_closed = |dir: &Path| {
+        let mode = fs::metadata(dir).map_or(0, |metadata| metadata.permissions().mode());
+        mode & 0o001 == 0
+    };
+    path.ancestors().skip(1).any(is_closed)
+}
+
+/// The device of a directory, whether it is closed to others, and the names in it.
+type Beneath = ((u32, u32), bool, Vec<OsString>);
+
+impl Walk<'_> {
+    /// Looks at one path; where it is a directory, what is to be looked at in it.
+    fn step(&mut self, step: &Step) -> io::Result<Option<Beneath>> {
+        let Step {
+            path,
+            dev,
+            closed,
+            top,
+        } = step;
+        if self.is_ignored(path, dev.is_none()) {
+            self.found.ignored += 1;
+            self.not_declared(path);
+            return Ok(None);
+        }
+        if self.wanted.policies.as_deref() == Some(path) {
+            return Ok(self.leave(path, Left::Policies));
+        }
+        if path.as_os_str().len() > LONGEST_PATH {
+            return Ok(self.leave(path, Left::PathTooLong));
+        }
+        let Taken {
+            whole,
+            stat,
+            attributes,
+        } = take(self.host, path, MAX_CONTENT);
+        let Some(stat) = stat else {
+            return Ok(self.leave(path, Left::of(&whole, false)));
+        };
+        if dev.is_some_and(|dev| dev != stat.dev) {
+            if self.wanted.one_file_system {
+                return Ok(self.leave(path, Left::OtherFileSystem));
+            }
+            self.found.mounts.push(path.clone());
+        }
+        let closed = *closed || stat.mode & 0o004 == 0 && stat.file_type != FileType::Symlink;
+        let (attributes, alone) =
+            attribute::attributes(&stat, attributes, closed, self.names, |who| {
+                self.spanned(who)
+            });
+        let is_declared = matches!(whole, Whole::File(_) | Whole::Directory(_) | Whole::Link(_));
+        if is_declared {
+            let alone = alone.into_iter().map(|alone| (path.to_owned(), alone));
+            self.found.alone.extend(alone);
+        }
+        match whole {
+            Whole::File(bytes) => {
+                self.file(path, &stat, &bytes, closed, attributes)?;
+                *self.found.weights.entry(top.clone()).or_default() += bytes.len() as u64;
+            }
+            Whole::Link(target) => match target.to_str() {
+                Some(_) => self.link(path, &stat, target.into(), attributes),
+                None => return Ok(self.leave(path, Left::Target)),
+            },
+            Whole::Directory(names) => {
+                self.directory(path, &stat, attributes);
+                let closed = step.closed || stat.mode & 0o001 == 0;
+                return Ok(Some((stat.dev, closed, names)));
+            }
+            other => {
+                let is_directory = stat.file_type == FileType::Directory;
+                return Ok(self.leave(path, Left::of(&other, is_directory)));
+            }
+        }
+        Ok(None)
+    }
+
+    /// What was named on the command line is meant, whatever patterns there are.
+    fn is_ignored(&self, path: &Path, is_asked_for: bool) -> bool {
+        let name = path.file_name().unwrap_or(OsStr::new("/"));
+        !is_asked_for
+            && (self.wanted.ignored_names.matches(name)
+                || self.wanted.ignored_paths.matches(path.as_os_str()))
+    }
+
+    fn leave<T>(&mut self, path: &Path, why: Left) -> Option<T> {
+        self.found.left.push((path.to_owned(), why));
+        self.not_declared(path);
+        None
+    }
+
+    fn not_declared(&mut self, path: &Path) {
+        if self.wanted.exhaustive
+            && let (Some(parent), Some(name)) = (path.parent(), path.file_name())
+            && !self.wanted.ignored_names.matches(name)
+        {
+            let names = self.undeclared.entry(parent.to_owned()).or_default();
+            names.push(name.to_owned());
+        }
+    }
+
+    fn spanned<T>(&self, value: T) -> Spanned<T> {
+        let at = self.at.start();
+        Spanned { value, at }
+    }
+
+    fn file(
+        &mut self,
+        path: &Path,
+        stat: &Stat,
+        bytes: &[u8],
+        closed: bool,
+        attributes: Attributes,
+    ) -> io::Result<()> {
+        let (content, secret) = self.contents.put(bytes, closed)?;
+        self.found.bytes += bytes.len() as u64;
+        if stat.links > 1 {
+            self.found.hard_links.push(path.to_owned());
+        }
+        if matches!(content, Content::Blob(_)) {
+            self.found.blobs.push(path.to_owned());
+        }
+        self.found
+            .secrets
+            .extend(secret.map(|secret| (path.to_owned(), secret)));
+        self.found.entries.push(Entry::File(FileSpec {
+            path: self.spanned(path.to_owned()),
+            content: self.spanned(content),
+            mode: Some(stat.mode),
+            owner: Some(self.spanned(self.names.user(stat.uid))),
+            group: Some(self.spanned(self.names.group(stat.gid))),
+            attributes,
+            on_drift: None,
+            severity: Severity::default(),
+            redact: Redact::default(),
+            max_size: None,
+            final_newline: FinalNewline::default(),
+            // Its other names are as it is.
+            hard_links: if stat.links > 1 {
+                HardLinks::Allow
+            } else {
+                HardLinks::default()
+            },
+            compare: self.spanned(Compare::Exact),
+            after_heal: Vec::new(),
+        }));
+        Ok(())
+    }
+
+    fn link(&mut self, path: &Path, stat: &Stat, target: PathBuf, attributes: Attributes) {
+        self.found.entries.push(Entry::Link(SymlinkSpec {
+            path: self.spanned(path.to_owned()),
+            target,
+            owner: Some(self.spanned(self.names.user(stat.uid))),
+            group: Some(self.spanned(self.names.group(stat.gid))),
+            attributes,
+            on_drift: None,
+            severity: Severity::default(),
+        }));
+    }
+
+    fn directory(&mut self, path: &Path, stat: &Stat, attributes: Attributes) {
+        if path == Path::new("/") {
+            return; // it cannot be declared, and cannot be missing
+        }
+        let exhaustive = self.wanted.exhaustive.then(Exhaustive::default);
+        self.found.entries.push(Entry::Directory(DirectorySpec {
+            path: self.spanned(path.to_owned()),
+            mode: Some(stat.mode),
+            owner: Some(self.spanned(self.names.user(stat.uid))),
+            group: Some(self.spanned(self.names.group(stat.gid))),
+            attributes,
+            exhaustive,
+            on_drift: None,
+            severity: Severity::default(),
+        }));
+    }
+
+    /// Exhaustive directories may hold what could not be declared.
+    fn close(&mut self) {
+        for entry in &mut self.found.entries {
+            let Entry::Directory(directory) = entry else {
+                continue;
+            };
+            if directory.exhaustive.is_none() {
+                continue;
+            }
+            let path = &directory.path.value;
+            let names = self.undeclared.remove(path).unwrap_or_default();
+            directory.exhaustive = exhaustive(&self.wanted.ignored_names, &names);
+            if directory.exhaustive.is_none() {
+                self.found.open.push(path.clone());
+            }
+        }
+    }
+}
+
+/// `None`: there are no patterns for all of `names`.
+fn exhaustive(ignored: &Globs, names: &[OsString]) -> Option<Exhaustive> {
+    let mut patterns = ignored.patterns().to_vec();
+    for name in names {
+        patterns.push(Globs::literal(name)?);
+    }
+    if patterns.len() > MOST_PATTERNS {
+        return None;
+    }
+    Some(Exhaustive {
+        ignore: Globs::new(patterns).ok()?,
+        on_unexpected: OnUnexpected::Report,
+    })
+}
+
+impl Entry {
+    #[must_use]
+    pub fn path(&self) -> &Path {
+        match self {
+            Self::File(file) => &file.path.value,
+            Self::Link(link) => &link.path.value,
+            Self::Directory(directory) => &directory.path.value,
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `drift-agent explain`: all there is to say of one path.
+//!
+//! What is said comes from the policies and from a look at the path. What only a running agent knows (who changed it, what holds a heal back
+//! just now) has no place here yet.
+
+mod declared;
+mod undeclared;
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context, Result};
+use clap::Args;
+use serde_json::Value;
+
+use super::format::Format;
+use crate::{
+    declare::{self, Holds, Names},
+    observe::Host,
+};
+
+/// Say what is declared of a path and where, what is there, what differs, and what healing would do.
+///
+/// Of a path that no policy declares it says which directory's rules hold for it. Needs no running agent and no root, and changes nothing;
+/// of contents it shows what `redact` of the path allows.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Explain {
+    #[arg(value_name = "PATH")]
+    path: PathBuf,
+    /// Folder of policy files (*.yaml, *.yml).
+    #[arg(long, value_name = "DIR")]
+    policies: PathBuf,
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+}
+
+const EXAMPLES: &str = "\
+Status: as that of check for this one path; 0 where no policy declares it.
+
+Examples:
+  drift-agent explain --policies policies /etc/ssh/sshd_config
+  drift-agent explain --policies policies /etc/ssh/sshd_config -o json | jq .plan";
+
+/// What was found out: for programs and for people.
+struct Explanation {
+    value: Value,
+    text: String,
+    status: u8,
+}
+
+impl Explain {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// Standard output cannot be written to.
+    pub(super) fn run(self) -> Result<ExitCode> {
+        let Explain {
+            path,
+            policies,
+            output,
+        } = self;
+        let path = std::path::absolute(path).context("a path without a name")?;
+        let snapshot = match declare::load(&policies, Path::new("/"), None, &Holds::new()) {
+            Ok(snapshot) => snapshot,
+            Err(why) => return Ok(super::policy::refused(&why)),
+        };
+        let found = snapshot
+            .files
+            .binary_search_by(|file| file.path.as_path().cmp(&path));
+        let explanation = match found {
+            Ok(index) => {
+                let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+                let names = Names::of(Path::new("/"));
+                declared::explain(
+                    &snapshot,
+                    &snapshot.files[index],
+                    &host.holding(),
+                    &names,
+                    &policies,
+                )
+            }
+            Err(_) => undeclared::explain(&snapshot, &path),
+        };
+        let Explanation {
+            value,
+            text,
+            status,
+        } = explanation;
+        super::policy::print(&output.print_one(value, || text))?;
+        Ok(ExitCode::from(status))
+    }
+}

@@ -1,0 +1,225 @@
+//! Where a snapshot is of, and where it goes.
+
+use std::{
+    ffi::OsString,
+    fs, io,
+    os::unix::ffi::OsStrExt,
+    path::{Component, Path, PathBuf},
+};
+
+use anyhow::{Context, Result, bail};
+
+use drift_common::policy::{self, Document, Problems, Source};
+
+use super::{Beside, MAX_BYTES, MAX_FILES, Part, Stage, Title, declare, shown};
+
+/// The paths as the kernel spells them, without those that are beneath another, and what there is to say about that.
+pub(super) fn resolve(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<String>)> {
+    let mut notes = Vec::new();
+    let mut resolved: Vec<PathBuf> = Vec::new();
+    for path in paths {
+        let real = fs::canonicalize(path).with_context(|| shown(path).to_string())?;
+        let said = normal(&std::path::absolute(path)?);
+        if real != said {
+            notes.push(format!(
+                "{} is reached through a link: this is a snapshot of {}",
+                shown(path),
+                shown(&real)
+            ));
+        }
+        resolved.push(real);
+    }
+    let all = resolved.clone();
+    let mut kept = Vec::new();
+    for path in resolved {
+        let is_within = all
+            .iter()
+            .any(|other| *other != path && path.starts_with(other));
+        if !is_within && !kept.contains(&path) {
+            kept.push(path);
+        }
+    }
+    Ok((kept, notes))
+}
+
+/// Without `..`, for what has no links: it is compared with what the kernel says.
+fn normal(path: &Path) -> PathBuf {
+    let mut whole = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::ParentDir => drop(whole.pop()),
+            other => whole.push(other),
+        }
+    }
+    whole
+}
+
+/// Where it goes.
+#[derive(Debug)]
+pub(super) enum Aim {
+    Stdout,
+    File {
+        /// The policy folder.
+        folder: PathBuf,
+        /// The file's name without its ending, and that.
+        stem: OsString,
+        ending: &'static str,
+        force: bool,
+    },
+}
+
+impl Aim {
+    /// Makes the policy folder if only that is missing.
+    pub(super) fn of(output: &Path, force: bool) -> Result<Aim> {
+        if output == Path::new("-") {
+            return Ok(Aim::Stdout);
+        }
+        let name = output.file_name().unwrap_or_default().as_bytes();
+        let ending = [".yaml", ".yml"]
+            .into_iter()
+            .find(|ending| name.ends_with(ending.as_bytes()) && name.len() > ending.len());
+        let Some(ending) = ending.filter(|_| !name.starts_with(b".")) else {
+            bail!(
+                "-o {}: a policy file is called NAME.yaml, and is not hidden",
+                shown(output)
+            );
+        };
+        let folder = match output.parent() {
+            Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+            _ => PathBuf::from("."),
+        };
+        match fs::create_dir(&folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+                return Err(error)
+                    .with_context(|| format!("cannot make the folder {}", shown(&folder)));
+            }
+            _ => {}
+        }
+        let stem = &name[..name.len() - ending.len()];
+        let aim = Aim::File {
+            folder,
+            stem: std::ffi::OsStr::from_bytes(stem).to_owned(),
+            ending,
+            force,
+        };
+        // Said before anything is read; when the file takes its name it is made sure.
+        aim.free(&aim.file_name(1))?;
+        Ok(aim)
+    }
+
+    /// The policy folder as the kernel spells it.
+    pub(super) fn policies(&self) -> Result<Option<PathBuf>> {
+        match self {
+            Aim::Stdout => Ok(None),
+            Aim::File { folder, .. } => Ok(Some(
+                fs::canonicalize(folder).with_context(|| shown(folder).to_string())?,
+            )),
+        }
+    }
+
+    pub(super) fn stage(&self) -> Result<Stage> {
+        let place = match self {
+            Aim::Stdout => std::env::temp_dir(),
+            Aim::File { folder, .. } => folder.clone(),
+        };
+        Stage::new(&place).with_context(|| format!("cannot write in {}", shown(&place)))
+    }
+
+    fn file_name(&self, number: usize) -> OsString {
+        match self {
+            Aim::Stdout => "stdout.yaml".into(),
+            Aim::File { stem, ending, .. } => {
+                let mut name = stem.clone();
+                if number > 1 {
+                    name.push(format!("-{number}"));
+                }
+                name.push(ending);
+                name
+            }
+        }
+    }
+
+    /// What so many policy files are called.
+    pub(super) fn names(&self, count: usize) -> Result<Vec<OsString>> {
+        let names: Vec<OsString> = (1..=count).map(|number| self.file_name(number)).collect();
+        let Aim::File { folder, .. } = self else {
+            if count > 1 {
+                bail!(
+                    "this needs {count} policy files: name the first with -o FILE.yaml, or leave something out with --ignore"
+                );
+            }
+            return Ok(names);
+        };
+        names.iter().try_for_each(|name| self.free(name))?;
+        // What an earlier, larger snapshot left would be half a snapshot.
+        let next = folder.join(self.file_name(count + 1));
+        if next.symlink_metadata().is_ok() {
+            bail!(
+                "{} is there, and this snapshot would not replace it: it needs {count} of these files. Remove it, and those that follow it",
+                shown(&next)
+            );
+        }
+        Ok(names)
+    }
+
+    fn free(&self, name: &OsString) -> Result<()> {
+        if let Aim::File { folder, force, .. } = self {
+            let path = folder.join(name);
+            if !force && path.symlink_metadata().is_ok() {
+                bail!("{} is there already: --force replaces it", shown(&path));
+            }
+        }
+        Ok(())
+    }
+
+    /// What there is to say where a version is replaced by another one under its number.
+    pub(super) fn replaced(&self, names: &[OsString], parts: &[Part]) -> Vec<String> {
+        let Aim::File { folder, .. } = self else {
+            return Vec::new();
+        };
+        let notes = names.iter().zip(parts).filter_map(|(name, part)| {
+            let path = folder.join(name);
+            let before = fs::read(&path).ok()?;
+            let source = Source::new(path.into(), before).ok()?;
+            let Title { policy, version } = &part.title;
+            let is_same = |document: &Document| {
+                matches!(document, Document::Version(before)
+                    if before.policy.value == *policy && before.version.value == *version)
+            };
+            let documents = policy::parse(&source, &mut Problems::default());
+            (source.text() != part.text && documents.iter().any(is_same)).then(|| {
+                format!(
+                    "{policy} {version} was another one before: an agent that has seen it refuses this under its number. --version gives another"
+                )
+            })
+        });
+        notes.collect()
+    }
+
+    /// Whether the policies fit to those that are there; what there is to say where that cannot be told.
+    pub(super) fn beside(&self, names: &[OsString], parts: &[Part]) -> Result<Option<String>> {
+        let Aim::File { folder, .. } = self else {
+            return Ok(None);
+        };
+        let new: Vec<(OsString, &str)> = names
+            .iter()
+            .cloned()
+            .zip(parts.iter().map(|part| part.text.as_str()))
+            .collect();
+        let all = shown(folder);
+        match declare::beside(folder, &new).map_err(|why| anyhow::anyhow!("{}", why.plain()))? {
+            Beside::Fits => Ok(None),
+            Beside::Broken => Ok(Some(format!(
+                "other policies in {all} have problems: drift-agent policy validate --policies {all}"
+            ))),
+            Beside::Conflict(problems) => bail!(
+                "this does not fit to the other policies in {all}: {}. Leave it out with --ignore, or write to another folder",
+                problems.one_line()
+            ),
+            Beside::TooMuch => bail!(
+                "with this, {all} would have more than {MAX_FILES} policy files or {} MiB of them: leave something out with --ignore",
+                MAX_BYTES >> 20
+            ),
+        }
+    }
+}

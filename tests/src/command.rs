@@ -1,0 +1,65 @@
+//! Commands of the built agent that end by themselves.
+
+use std::{
+    ffi::OsStr,
+    process::{Command, Output},
+};
+
+use anyhow::{Context, Result, ensure};
+use serde_json::Value;
+
+use crate::{agent::program, scene::Scene};
+
+/// Status, standard output, standard error.
+pub type Said = (i32, String, String);
+
+/// What a command said that has ended.
+///
+/// # Errors
+/// A signal ended it.
+pub fn said(output: &Output) -> Result<Said> {
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    Ok((
+        output.status.code().context("ended by a signal")?,
+        text(&output.stdout),
+        text(&output.stderr),
+    ))
+}
+
+/// `drift-agent snapshot`, in the scene's folder.
+///
+/// # Errors
+/// It cannot be run, or says what is not expected.
+pub fn snapshot<A: AsRef<OsStr>>(scene: &Scene, arguments: &[A]) -> Result<Said> {
+    let mut command = Command::new(program());
+    command
+        .current_dir(scene.root())
+        .arg("snapshot")
+        .args(arguments);
+    said(&command.output()?)
+}
+
+/// The status of `drift-agent check`, and its records.
+///
+/// # Errors
+/// It cannot be run, or says what is not expected.
+pub fn check(scene: &Scene) -> Result<(i32, Vec<Value>)> {
+    let output = Command::new(program())
+        .args(["check", "-o", "json", "--policies"])
+        .arg(scene.policies())
+        .output()?;
+    let status = output.status.code().context("ended by a signal")?;
+    let records = serde_json::from_slice(&output.stdout)
+        .with_context(|| String::from_utf8_lossy(&output.stderr).into_owned())?;
+    Ok((status, records))
+}
+
+/// Everything is as declared.
+///
+/// # Errors
+/// It is not: with all that drifts.
+pub fn is_clean(scene: &Scene) -> Result<()> {
+    let (status, records) = check(scene)?;
+    ensure!(status == 0 && records.is_empty(), "{status} {records:?}");
+    Ok(())
+}
