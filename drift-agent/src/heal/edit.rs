@@ -25,7 +25,7 @@ pub(super) fn edit(
     if text.digest == text.instead_of {
         return attributes(host, declared, seen.stat.as_ref());
     }
-    replace(host, declared, &text.new(), seen.stat.as_ref())
+    replace(host, declared, &text.as_new(), seen.stat.as_ref())
 }
 
 /// Puts a file with these very bytes, and the declared attributes, in the place of one that has other names.
@@ -36,7 +36,7 @@ pub(super) fn apart(
 ) -> Result<Healed, HealError> {
     let seen = observe(host, declared, None, &mut |_| {});
     let text = kept(&seen, content)?;
-    replace(host, declared, &text.new(), seen.stat.as_ref())
+    replace(host, declared, &text.as_new(), seen.stat.as_ref())
 }
 
 /// The text of a file that is made from what stands there.
@@ -62,7 +62,7 @@ impl fmt::Debug for Text {
 }
 
 impl Text {
-    pub(super) fn new(&self) -> New<'_> {
+    pub(super) fn as_new(&self) -> New<'_> {
         New {
             bytes: &self.bytes,
             digest: self.digest,

@@ -73,7 +73,7 @@ fn change(declared: &Declared, source: &Source) -> Change {
 fn new<'a>(content: &'a Content, source: &'a Source) -> New<'a> {
     match source {
         Source::Declared | Source::Fresh => New::of(content),
-        Source::There(text) => text.new(),
+        Source::There(text) => text.as_new(),
     }
 }
 
