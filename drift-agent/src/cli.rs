@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand.
 
+mod activate;
 mod check;
 mod completions;
 mod diff;
@@ -16,7 +17,10 @@ mod snapshot;
 mod state;
 mod status;
 
-use std::process::ExitCode;
+use std::{
+    io::{self, Write},
+    process::ExitCode,
+};
 
 use clap::{Parser, Subcommand};
 
@@ -56,6 +60,8 @@ enum Command {
     Check(check::Check),
     Diff(diff::Diff),
     Explain(explain::Explain),
+    Activate(activate::Activate),
+    Rollback(activate::Rollback),
     History(history::History),
     Status(status::StatusCommand),
     Policy(policy::Policy),
@@ -76,6 +82,8 @@ pub fn main() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Diff(diff) => diff.run(),
         Command::Explain(explain) => explain.run(),
+        Command::Activate(activate) => activate.run(),
+        Command::Rollback(rollback) => rollback.run(),
         Command::History(history) => history.run(),
         Command::Status(status) => status.run(),
         Command::Policy(policy) => policy.run(),
@@ -87,10 +95,15 @@ pub fn main() -> ExitCode {
         Ok(status) => status,
         Err(error) => {
             // The last cause says what is wrong, the first what was being done.
-            eprintln!("{error:#}");
+            complain(&format!("{error:#}"));
             ExitCode::FAILURE
         }
     }
+}
+
+/// Says something on standard error. Where not even that can be written to, the status alone tells.
+fn complain(text: &str) {
+    let _unheard = writeln!(io::stderr(), "{text}");
 }
 
 /// What this machine is called.

@@ -22,8 +22,8 @@ pub use beside::{Beside, beside};
 pub use changed::Changes;
 pub use content::MAX_CONTENTS;
 pub use drift_common::policy::{
-    Backoff, Compare, Fight, FinalNewline, Flags, Globs, Guard, HardLinks, MassDrift, Mode,
-    Position, Redact, Severity, without_final_newline,
+    Backoff, Compare, Fight, FinalNewline, Flags, Globs, Guard, HardLinks, Hold, Holds, MassDrift,
+    Mode, OnRemove, Position, Redact, Severity, without_final_newline,
 };
 pub use folder::{MAX_BYTES, MAX_FILES};
 pub use rejected::Rejected;
@@ -56,6 +56,27 @@ pub struct ActivePolicy {
     pub digest: blake3::Hash,
     pub mode: Mode,
     pub guard: Guard,
+}
+
+/// What a Policy says of changing its version.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Terms {
+    /// The version that it says is active: another one than is, while that is held on this node.
+    pub said: String,
+    /// Policies that its version needs have a lower one: they are put in place first.
+    pub rank: usize,
+    pub on_remove: OnRemove,
+}
+
+impl Terms {
+    /// Those of a policy that is at the version it says, and needs nobody.
+    fn of(policy: &ActivePolicy) -> Self {
+        Self {
+            said: policy.version.clone(),
+            rank: 0,
+            on_remove: OnRemove::default(),
+        }
+    }
 }
 
 /// What the active versions say about one path.
@@ -168,6 +189,18 @@ pub struct Snapshot {
     pub files: Vec<Arc<Declared>>,
     /// Sorted by name. A policy without files is here too.
     pub policies: Vec<Arc<ActivePolicy>>,
+    /// For each policy, in the same order.
+    pub terms: Vec<Terms>,
+}
+
+impl Snapshot {
+    /// A policy of this name.
+    #[must_use]
+    pub fn policy(&self, name: &str) -> Option<(&ActivePolicy, &Terms)> {
+        let mut both = self.policies.iter().zip(&self.terms);
+        both.find(|(policy, _)| policy.name == name)
+            .map(|(policy, terms)| (&**policy, terms))
+    }
 }
 
 /// What of declared contents is kept.
@@ -186,14 +219,19 @@ const ATTEMPTS: usize = 5;
 const MOST_PARSERS: usize = 4;
 
 /// What the policies in `folder` declare. Names of users and groups are those of the host whose root is `host_root`; `mode` overrides what
-/// the policies say.
+/// the policies say, and `holds` which versions they are at.
 ///
 /// Blocks on the file system.
 ///
 /// # Errors
 /// All that is wrong, as far as it was found. See [`Rejected`].
-pub fn load(folder: &Path, host_root: &Path, mode: Option<Mode>) -> Result<Snapshot, Rejected> {
-    look(folder, host_root, mode).0
+pub fn load(
+    folder: &Path,
+    host_root: &Path,
+    mode: Option<Mode>,
+    holds: &Holds,
+) -> Result<Snapshot, Rejected> {
+    look(folder, host_root, mode, holds).0
 }
 
 /// [`load`], and what its outcome rests on, be it good or bad.
@@ -201,8 +239,9 @@ pub fn look(
     folder: &Path,
     host_root: &Path,
     mode: Option<Mode>,
+    holds: &Holds,
 ) -> (Result<Snapshot, Rejected>, Basis) {
-    look_beside(folder, host_root, mode, &|_| None)
+    look_beside(folder, host_root, mode, holds, &|_| None)
 }
 
 /// Contents by their digests, kept somewhere else than in the policy folder.
@@ -213,15 +252,18 @@ pub fn look_beside(
     folder: &Path,
     host_root: &Path,
     mode: Option<Mode>,
+    holds: &Holds,
     blobs: Blobs<'_>,
 ) -> (Result<Snapshot, Rejected>, Basis) {
     settled(folder, Keep::Bytes, |basis| {
         let mut problems = Problems::default();
         let folder = folder::read(basis, &mut problems)?;
+        let validate = |documents, problems: &mut _| policy::validate(documents, holds, problems);
         attempt(
             folder,
             problems,
             basis,
+            validate,
             |folder, lineages, basis, problems| {
                 Resolve::new(folder, host_root, Keep::Bytes, basis, problems)
                     .with_blobs(blobs)
@@ -232,6 +274,7 @@ pub fn look_beside(
 }
 
 /// [`load`] for who compares and writes nothing: see [`Keep::Digests`]. What is declared is kept in the file `kept`, and is not resolved again while the same is read.
+/// It is what the folder says, whatever versions this node is held at.
 ///
 /// # Errors
 /// As [`load`].
@@ -255,6 +298,7 @@ pub fn load_digests(
             folder,
             problems,
             basis,
+            unheld,
             |folder, lineages, basis, problems| {
                 Resolve::new(folder, host_root, Keep::Digests, basis, problems)
                     .snapshot(lineages, None)
@@ -268,6 +312,27 @@ pub fn load_digests(
         Ok(snapshot)
     });
     outcome.0
+}
+
+/// The versions that the policies say.
+fn unheld(documents: Vec<Document>, problems: &mut Problems) -> Option<Vec<Lineage>> {
+    policy::validate(documents, &Holds::new(), problems)
+}
+
+/// All policies in `folder` with all their versions, whether or not the active ones fit together: for choosing others. Contents are not read.
+///
+/// # Errors
+/// As [`load`].
+pub fn lineages(folder: &Path, holds: &Holds) -> Result<Vec<Lineage>, Rejected> {
+    let lineages = settled(folder, Keep::Bytes, |basis| {
+        let mut problems = Problems::default();
+        let folder = folder::read(basis, &mut problems)?;
+        let validate = |documents, problems: &mut _| policy::lineages(documents, holds, problems);
+        attempt(folder, problems, basis, validate, |_, lineages, _, _| {
+            lineages
+        })
+    });
+    lineages.0
 }
 
 /// A policy with all its versions, and what each of them is.
@@ -301,6 +366,7 @@ pub fn identify(folder: &Path) -> Result<Vec<Identified>, Rejected> {
             folder,
             problems,
             basis,
+            unheld,
             |folder, lineages, basis, problems| {
                 Resolve::new(folder, Path::new("/"), Keep::Bytes, basis, problems)
                     .identities(lineages)
@@ -333,11 +399,12 @@ fn settled<T>(
     }
 }
 
-/// Makes of the folder's policies what `resolve` does.
+/// Makes of the folder's policies that are valid what `resolve` does.
 fn attempt<T>(
     mut folder: Folder,
     mut problems: Problems,
     basis: &mut Basis,
+    validate: impl FnOnce(Vec<Document>, &mut Problems) -> Option<Vec<Lineage>>,
     resolve: impl FnOnce(&Folder, Vec<Lineage>, &mut Basis, &mut Problems) -> T,
 ) -> Result<T, Rejected> {
     let sources = folder.sources(&mut problems);
@@ -349,7 +416,7 @@ fn attempt<T>(
             files: folder.files,
         });
     }
-    policy::validate(documents, &mut problems)
+    validate(documents, &mut problems)
         .and_then(|lineages| {
             let made = resolve(&folder, lineages, basis, &mut problems);
             problems.is_empty().then_some(made)

@@ -8,12 +8,17 @@ mod guard;
 mod other;
 mod plan;
 mod replace;
+mod transaction;
 
 #[cfg(test)]
 mod tests;
 
 pub use action::Action;
+pub use edit::{Text, edited, kept};
 pub use execute::{HealError, Healed, execute, sweep_leftovers};
 pub use guard::{Brake, Budget, Contested, Fights, Mass, MassVerdict, Rival, Verdict};
 pub use plan::{Impossible, healable, plan};
 pub use replace::temporary_name;
+pub use transaction::{
+    Finished, Source, Step, Transaction, TransactionError, recover, run as transact,
+};

@@ -19,6 +19,8 @@ pub mod compare;
 
 pub mod heal;
 
+pub mod switch;
+
 pub mod report;
 
 pub mod serve;

@@ -7,6 +7,7 @@
 //! One task owns all state. Looking and healing block, so they run on a small pool of threads as [`work::Job`]s and come back as [`Wake::Done`].
 
 mod attribute;
+mod change;
 mod describe;
 mod drain;
 mod end;
@@ -29,7 +30,6 @@ pub use work::remove_leftovers;
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     io::{self, IsTerminal},
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -49,9 +49,11 @@ use crate::{
     serve::Asked,
     settings::{SCAN_ALONE, SCAN_BESIDE_PROBES, Settings},
     store::Store,
+    switch::Switched,
 };
 
 use self::{
+    change::Next,
     health::Noting,
     path::PathState,
     timers::{Timer, Timers},
@@ -111,8 +113,12 @@ struct Pipeline {
     reporter: Reporter,
     host: Arc<Host>,
     snapshot: Arc<Snapshot>,
-    /// The snapshot to declare when the jobs under way have come back.
-    next: Option<Snapshot>,
+    /// What is declared when the jobs under way have come back.
+    next: Option<Next>,
+    /// What is being made as it declares.
+    switching: Option<Arc<Snapshot>>,
+    /// The folder is to be read again when that is over.
+    again: bool,
     /// Counts snapshots: a job that comes back for an older one is only counted.
     generation: u64,
     objects: Arc<Objects>,
@@ -207,6 +213,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         host: Arc::new(parts.host),
         snapshot: Arc::default(),
         next: None,
+        switching: None,
+        again: false,
         generation: 0,
         objects: Arc::default(),
         register: None,
@@ -236,7 +244,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         Some(rejected) => pipeline.say_rejected(&rejected)?,
         None => pipeline.keep(&parts.snapshot, sources),
     }
-    pipeline.declare(parts.snapshot, &mut ears)?;
+    pipeline.declare(Arc::new(parts.snapshot), None, &mut ears)?;
     pipeline.resume_brakes();
     let now = Instant::now();
     pipeline
@@ -272,20 +280,20 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
             Wake::Done(done) => {
                 pipeline.running -= 1;
                 pipeline.take(*done, &mut ears)?;
-                if pipeline.running == 0
-                    && let Some(snapshot) = pipeline.next.take()
-                {
-                    pipeline.declare(snapshot, &mut ears)?;
-                }
+                pipeline.advance(&mut ears)?;
                 pipeline.ready()?;
             }
             Wake::Time => pipeline.time(&mut ears)?,
-            Wake::Asked(asked) => pipeline.answer(*asked),
+            Wake::Asked(asked) => pipeline.answer(*asked, &mut ears)?,
             Wake::Policies => {
                 let basis = pipeline.reload(&mut ears)?;
                 changes.rebase(basis);
             }
             Wake::End => break,
+        }
+        if pipeline.may_read_again() {
+            let basis = pipeline.reload(&mut ears)?;
+            changes.rebase(basis);
         }
     }
     pipeline.end(&mut back, ears).await
@@ -324,29 +332,6 @@ impl Ears {
 }
 
 impl Pipeline {
-    /// Reads the policy folder again. One that is not valid changes nothing but what is said.
-    fn reload(&mut self, ears: &mut Option<Ears>) -> Result<Basis, PipelineError> {
-        let (outcome, mut basis) =
-            self.store
-                .look(&self.settings.policies, Path::new("/"), self.settings.mode);
-        let sources = basis.take_sources();
-        if let Ok(snapshot) = &outcome {
-            self.rejected = None;
-            self.keep(snapshot, sources);
-        }
-        match outcome {
-            Ok(snapshot) if snapshot == *self.snapshot => self.next = None,
-            // A heal of the old state that is under way must not land after the new state was looked at.
-            Ok(snapshot) if self.running > 0 => self.next = Some(snapshot),
-            Ok(snapshot) => self.declare(snapshot, ears)?,
-            Err(rejected) => {
-                self.next = None;
-                self.say_rejected(&rejected)?;
-            }
-        }
-        Ok(basis)
-    }
-
     fn say_rejected(&mut self, rejected: &Rejected) -> Result<(), PipelineError> {
         // A line of a policy may hold a secret: it is shown to who sits there, never to a log.
         if io::stderr().is_terminal() {
@@ -367,7 +352,8 @@ impl Pipeline {
     /// Makes a snapshot the one that holds, and looks at everything. No job is under way.
     fn declare(
         &mut self,
-        snapshot: Snapshot,
+        snapshot: Arc<Snapshot>,
+        switched: Option<&Switched>,
         ears: &mut Option<Ears>,
     ) -> Result<(), PipelineError> {
         let first = self.generation == 0;
@@ -386,7 +372,7 @@ impl Pipeline {
         {
             *ears = self.larger(objects.count());
         }
-        let old = std::mem::replace(&mut self.snapshot, Arc::new(snapshot));
+        let old = std::mem::replace(&mut self.snapshot, snapshot);
         let mut states: HashMap<_, _> = old
             .files
             .iter()
@@ -419,7 +405,7 @@ impl Pipeline {
         self.patient.clear();
         self.timers.clear_paths();
         self.losses.forget();
-        self.say_activated(&old)?;
+        self.say_activated(&old, switched)?;
         let cause = if first { Cause::Start } else { Cause::Policy };
         // Policies that change during the first scan make it longer, or shorter.
         if self.first.is_some() {
@@ -455,7 +441,12 @@ impl Pipeline {
     }
 
     /// A policy whose version is new here is told.
-    fn say_activated(&mut self, old: &Snapshot) -> Result<(), PipelineError> {
+    fn say_activated(
+        &mut self,
+        old: &Snapshot,
+        switched: Option<&Switched>,
+    ) -> Result<(), PipelineError> {
+        let holding = self.store.holding();
         for policy in &self.snapshot.policies {
             let known = old
                 .policies
@@ -467,6 +458,7 @@ impl Pipeline {
             let mut record = Record::new(Event::PolicyActivated);
             record.policy = Some(policy.name.clone());
             record.version = Some(policy.version.clone());
+            record.message = self.how_activated(policy, switched, &holding);
             self.reporter.report(&record)?;
         }
         self.watching.files = self.snapshot.files.len();

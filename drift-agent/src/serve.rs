@@ -14,8 +14,12 @@ pub use status::{
     Status, StoreStatus, rfc3339,
 };
 
+use std::time::Duration;
+
 use serde::{Deserialize, Serialize};
 use tokio::sync::oneshot;
+
+use crate::switch::{Answer, Demand};
 
 /// The socket's name in the state folder.
 const NAME: &str = "control.sock";
@@ -30,11 +34,23 @@ const MOST_REQUEST: u64 = 4096;
 const MOST_ANSWER: u64 = 64 << 20;
 
 /// What can be asked: all of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Request {
     /// How the node is.
     Status,
+    /// Another version of a policy; `true`: only say what would happen.
+    Version(Box<Demand>, bool),
+}
+
+impl Request {
+    /// For the pipeline to answer. A change of versions waits for the disk.
+    const fn patience(&self) -> Duration {
+        match self {
+            Self::Status => Duration::from_secs(5),
+            Self::Version(..) => Duration::from_secs(120),
+        }
+    }
 }
 
 /// A request on the wire.
@@ -58,6 +74,7 @@ struct Answering {
 #[serde(rename_all = "kebab-case")]
 pub enum Body {
     Status(Box<Status>),
+    Version(Answer),
     Error(Refusal),
 }
 

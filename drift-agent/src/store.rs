@@ -4,6 +4,8 @@
 //! ```text
 //! <state>/blobs/ab/cdef…   contents by their digest                                   blob
 //! <state>/last-good        the policy folder as it was when it was good last          snapshot
+//! <state>/holds            versions held instead of those the folder says, and failed ones   hold
+//! <state>/journal          a change of versions that is under way                     journal
 //! <state>/state.redb       versions seen, active and good; brakes: a cache            state
 //! <state>/history/N.log    what was reported                                          history
 //! ```
@@ -17,7 +19,10 @@ mod declared;
 mod error;
 mod folder;
 mod history;
+mod hold;
+mod journal;
 mod room;
+mod sealed;
 mod snapshot;
 mod state;
 
@@ -25,6 +30,8 @@ pub use blob::MOST_BLOB;
 pub use declared::InForce;
 pub use error::{Changed, StoreError};
 pub use history::{Bounds, HistoryWriter, MOST_LINE, Past, read as read_history};
+pub use hold::{Failure, Held, Holding};
+pub use journal::{Change, Directory, Entry, Journal, Moved, Over, Stage};
 pub use room::Usage;
 pub use snapshot::Restored;
 pub use state::{
@@ -52,6 +59,7 @@ pub struct Store {
     folder: Folder,
     blobs: Blobs,
     state: State,
+    holding: Mutex<Holding>,
     quota: u64,
     /// Held by whoever adds or removes blobs.
     room: Mutex<Room>,
@@ -78,11 +86,13 @@ impl Store {
         let room = Room::new(&blobs.list().map_err(unusable)?);
         let mut notes = Vec::new();
         let state = State::open(&folder, &mut notes)?;
+        let holding = Mutex::new(hold::read(&folder, &mut notes)?);
         Ok(Self {
             path: state_dir.to_owned(),
             folder,
             blobs,
             state,
+            holding,
             quota,
             room: Mutex::new(room),
             notes,

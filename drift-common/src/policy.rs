@@ -37,6 +37,7 @@
 //!   policy file, and so does its `kind: List`.
 
 mod attribute;
+mod closure;
 mod compare;
 mod content;
 mod decode;
@@ -63,12 +64,13 @@ pub use attribute::{
     ACCESS_ACL, Attributes, CAPABILITY, DEFAULT_ACL, Flags, MAX_VALUE, SELINUX, Wanted, acl::Acl,
     capability::FileCapabilities,
 };
+pub use closure::{Move, Preference, Refused, moves, order};
 pub use compare::{Absence, Compare, Equal, Format, Keys, Rules};
 pub use content::{Content, Encoding, MAX_CONTENT, Packed, Unpack};
 pub use digest::canonical;
 pub use expect::{FinalNewline, HardLinks, MAX_SIZE, Redact, Severity, without_final_newline};
 pub use globs::Globs;
-pub use guard::{Backoff, Fight, Guard, MassDrift, Mode};
+pub use guard::{Backoff, Fight, Guard, MassDrift, Mode, OnRemove};
 pub use parse::{API_VERSION, is_name, parse};
 pub use problem::{Problem, Problems};
 pub use reload::{AfterHeal, Signal, Whom};
@@ -78,7 +80,7 @@ pub use schema::schema;
 pub use source::{MAX_FILE, Place, Position, Source, Spanned};
 pub use suggest::closest;
 pub use tree::MAX_NODES;
-pub use validate::{Lineage, validate};
+pub use validate::{Hold, Holds, Lineage, lineages, validate};
 pub use version::{
     AbsentSpec, DirectorySpec, Exhaustive, FileSpec, OnUnexpected, PolicyVersion, Principal,
     SymlinkSpec,
@@ -92,6 +94,7 @@ pub struct Policy {
     pub name: Spanned<String>,
     pub active_version: Spanned<Version>,
     pub mode: Mode,
+    pub on_remove: OnRemove,
     pub guard: Guard,
 }
 

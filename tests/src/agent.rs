@@ -262,6 +262,21 @@ impl Agent {
         })
     }
 
+    /// Waits for the first record after a mark that says that this version is in force.
+    ///
+    /// # Errors
+    /// As [`Agent::wait`].
+    pub fn activated(&self, mark: usize, version: &str) -> Result<Value> {
+        self.wait(mark, &format!("version {version}"), |records| {
+            let mut records = records.iter();
+            records
+                .find(|record| {
+                    record["event"] == "config.policy.activated" && record["version"] == version
+                })
+                .cloned()
+        })
+    }
+
     /// Everything it said, for a failing test.
     #[must_use]
     pub fn all(&self) -> String {

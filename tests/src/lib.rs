@@ -8,5 +8,6 @@ pub mod peer;
 pub mod report;
 pub mod scene;
 pub mod skip;
+pub mod sweep;
 pub mod tree;
 pub mod wait;

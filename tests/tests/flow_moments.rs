@@ -26,7 +26,12 @@ use drift_tests::{
 /// The declared paths of a scene, as the agent sees them.
 fn declared(scene: &Scene, spec: &str) -> Result<declare::Snapshot> {
     scene.declare_spec("1.0.0", HEAL_AT_ONCE, spec)?;
-    let snapshot = declare::load(&scene.policies(), Path::new("/"), None);
+    let snapshot = declare::load(
+        &scene.policies(),
+        Path::new("/"),
+        None,
+        &declare::Holds::new(),
+    );
     snapshot.map_err(|why| anyhow::anyhow!("{why}"))
 }
 

@@ -57,7 +57,7 @@ fn a_start_with_a_bad_folder_goes_on_with_the_last_good_policies_and_heals() -> 
     let mark = agent.mark();
     fs::create_dir(scene.policies())?;
     scene.declare("1.1.0", HEAL_AT_ONCE, &[file("app.conf", "newer\n")])?;
-    agent.event(mark, "config.drift.healed", &app)?;
+    agent.activated(mark, "1.1.0")?;
     ensure!(fs::read_to_string(&app)? == "newer\n");
     Ok(())
 }

@@ -1,50 +1,61 @@
-//! `cargo xtask sweep`: the random tests, for as long as somebody has time, with another seed each time.
+//! `cargo xtask sweep`: far more of the random and the systematic tests than the tests themselves try.
 
-use std::time::UNIX_EPOCH;
+mod crash;
+mod fault;
+mod oracle;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 
-use crate::{step::Step, workspace::Workspace};
+use crate::{
+    build, setup,
+    step::Step,
+    workspace::{Profile, Workspace},
+};
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo -E cargo xtask sweep                        10,000 sequences; another seed each time
-  sudo -E cargo xtask sweep --seed 1 --sequences 5 the same again
+  sudo -E cargo xtask sweep oracle                        10,000 sequences; another seed each time
+  sudo -E cargo xtask sweep oracle --seed 1 --sequences 5 the same again
+  cargo xtask sweep crash                                 kill a change of versions at each of its calls
+  TMPDIR=/dev/shm cargo xtask sweep fault                 let each call fail, once and for good, with each error
 
-It prints what was compared, and the seed. A failure is made small before it is shown.";
+Each takes from half an hour to some hours. The tests themselves try a few of all of these.";
 
-/// Do random things to a tree, and hold what the agent finds against a model: nothing missed, nothing false.
+/// Try what can go wrong for as long as somebody has time, not a few times as the tests do.
 #[derive(Debug, clap::Args)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct Args {
-    /// Sequences of operations, each on a tree and a declaration of its own.
-    #[arg(long, value_name = "COUNT", default_value_t = 10_000)]
-    sequences: u32,
-    /// What the sequences are made from [default: the time].
-    #[arg(long, value_name = "NUMBER")]
-    seed: Option<u64>,
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum What {
+    Oracle(oracle::Args),
+    Crash(crash::Args),
+    Fault(fault::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
+    match &args.what {
+        What::Oracle(args) => oracle::run(args),
+        What::Crash(args) => crash::run(args),
+        What::Fault(args) => fault::run(args),
+    }
+}
+
+/// Runs a test of a change of versions at every point there is, on an agent as it is shipped.
+fn every_point(test: &str) -> Result<()> {
     let workspace = Workspace::find()?;
-    let seed = match args.seed {
-        Some(seed) => seed,
-        None => UNIX_EPOCH
-            .elapsed()
-            .context("a clock before 1970")?
-            .as_secs(),
-    };
-    let sequences = args.sequences;
-    Step::cargo(format!(
-        "hold the agent against the oracle ({sequences} sequences)"
-    ))
-    .args(["test", "--package", "drift-tests", "--test", "flow_oracle"])
-    .args(["--", "--nocapture"])
-    .env("DRIFT_ORACLE_SEQUENCES", sequences.to_string())
-    .env("DRIFT_ORACLE_SEED", seed.to_string())
-    .hint(format!(
-        "Type `cargo xtask sweep --sequences {sequences} --seed {seed}` for the same sequences."
-    ))
-    .current_dir(&workspace.root)
-    .run()
+    let toolchain = setup::ensure(&workspace)?;
+    build::probes(&workspace, &toolchain)?;
+    let agent = build::agent(&workspace, Profile::Release)?;
+    Step::cargo("sweep")
+        .args(["test", "--package", "drift-tests", "--test", test])
+        .args(["--", "--nocapture"])
+        .env("DRIFT_SWEEP", "1")
+        .env("DRIFT_AGENT", &agent)
+        .env("DRIFT_PROBES", workspace.probes())
+        .current_dir(&workspace.root)
+        .run()
 }

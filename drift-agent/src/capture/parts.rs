@@ -7,8 +7,8 @@ use std::{ops::Add, sync::Arc};
 
 use drift_common::{
     policy::{
-        Document, Guard, MAX_FILE, MAX_NODES, Mode, Policy, PolicyVersion, Source, Spanned,
-        is_name, render,
+        Document, Guard, MAX_FILE, MAX_NODES, Mode, OnRemove, Policy, PolicyVersion, Source,
+        Spanned, is_name, render,
     },
     yaml::{Event, Events},
 };
@@ -129,6 +129,7 @@ fn documents(entries: Vec<Entry>, title: &Title, at: &Arc<Source>) -> [Document;
             at: at.start(),
         },
         mode: Mode::Observe,
+        on_remove: OnRemove::default(),
         guard: Guard::default(),
     };
     [

@@ -14,7 +14,7 @@ use serde_json::Value;
 use super::{check::status, difference::Difference, format::Format};
 use crate::{
     compare,
-    declare::{self, Declared, Names},
+    declare::{self, Declared, Holds, Names},
     observe::{Host, Pace, Seen, scan},
     report::shown,
 };
@@ -64,7 +64,7 @@ impl Diff {
             policies,
             output,
         } = self;
-        let snapshot = match declare::load(&policies, Path::new("/"), None) {
+        let snapshot = match declare::load(&policies, Path::new("/"), None, &Holds::new()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };

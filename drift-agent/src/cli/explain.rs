@@ -17,7 +17,7 @@ use serde_json::Value;
 
 use super::format::Format;
 use crate::{
-    declare::{self, Names},
+    declare::{self, Holds, Names},
     observe::Host,
 };
 
@@ -63,7 +63,7 @@ impl Explain {
             output,
         } = self;
         let path = std::path::absolute(path).context("a path without a name")?;
-        let snapshot = match declare::load(&policies, Path::new("/"), None) {
+        let snapshot = match declare::load(&policies, Path::new("/"), None, &Holds::new()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };

@@ -10,6 +10,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
+use drift_common::escape;
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::mpsc;
 
@@ -19,7 +20,8 @@ use super::{
     state::StateFolder,
 };
 use crate::{
-    declare::{self, Mode, Rejected, Snapshot},
+    declare::{self, Basis, Mode, Rejected, Snapshot},
+    heal,
     observe::{Host, Objects},
     pipeline::{self, Parts},
     probe::{Probe, ProbeSettings, Refused},
@@ -27,6 +29,7 @@ use crate::{
     serve,
     settings::{Sensor, Settings},
     store::{Bounds, Store},
+    switch,
 };
 
 /// Watch the declared paths, report drift, and put the declared state back where the policy says so.
@@ -156,19 +159,23 @@ fn start(settings: Settings) -> Result<()> {
     for note in store.notes() {
         eprintln!("{note}.");
     }
-    let (outcome, basis) = store.look(&settings.policies, Path::new("/"), settings.mode);
+    let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+    let recovered = recover(&host, &store);
+    let (outcome, basis) = look(&host, &store, &settings);
     let (snapshot, rejected) = match outcome {
         Ok(snapshot) => (snapshot, None),
         Err(rejected) => (last_good(&store, &settings, &rejected)?, Some(rejected)),
     };
-    let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
-    pipeline::remove_leftovers(
-        &host,
-        snapshot
-            .files
-            .iter()
-            .map(|declared| declared.path.as_path()),
-    );
+    // What is staged still is not left over.
+    if recovered {
+        pipeline::remove_leftovers(
+            &host,
+            snapshot
+                .files
+                .iter()
+                .map(|declared| declared.path.as_path()),
+        );
+    }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .max_blocking_threads(32)
@@ -212,6 +219,59 @@ fn start(settings: Settings) -> Result<()> {
     })
 }
 
+/// What a crash has left of a change of versions is dropped, or brought to its end. False: something is left to do.
+fn recover(host: &Host, store: &Store) -> bool {
+    match heal::recover(host, store) {
+        Ok(None) => true,
+        Ok(Some(finished)) => {
+            for note in &finished.notes {
+                eprintln!("{note}.");
+            }
+            for (path, error) in &finished.left {
+                eprintln!("degraded: {} is left to do: {error}", escape::path(path));
+            }
+            finished.left.is_empty()
+        }
+        Err(error) => {
+            eprintln!(
+                "degraded: an interrupted change of versions cannot be brought to its end ({error}): it is tried again before the next one."
+            );
+            false
+        }
+    }
+}
+
+/// What the policy folder declares now. Versions that it has changed while no agent ran are changed first, whole or not at all.
+fn look(host: &Host, store: &Store, settings: &Settings) -> (Result<Snapshot, Rejected>, Basis) {
+    let (policies, mode) = (&settings.policies, settings.mode);
+    let (outcome, basis) = store.look(policies, Path::new("/"), mode);
+    let Ok(snapshot) = &outcome else {
+        return (outcome, basis);
+    };
+    let Some(before) = switch::before_the_stop(store, policies, mode, snapshot) else {
+        return (outcome, basis);
+    };
+    let moves = switch::moved(&before, snapshot);
+    let versions = switch::shown(&moves);
+    match switch::perform(host, store, &before, snapshot, &moves, store.holding()) {
+        Ok(switched) => {
+            let came = switched.sentence();
+            eprintln!("Changed while no agent ran: {versions} ({came}).");
+            (outcome, basis)
+        }
+        Err(error) => {
+            eprintln!(
+                "degraded: {versions}, changed while no agent ran, failed, nothing has changed, and it is not tried again by itself: {error}"
+            );
+            if let Err(error) = switch::hold_back(store, snapshot, &moves, &error) {
+                eprintln!("degraded: that is not kept: {error}");
+                return (outcome, basis);
+            }
+            store.look(policies, Path::new("/"), mode)
+        }
+    }
+}
+
 /// What was declared by the same policy folder when it was good last. Without that the agent does not start.
 fn last_good(store: &Store, settings: &Settings, rejected: &Rejected) -> Result<Snapshot> {
     let rejected = if io::stderr().is_terminal() {
@@ -225,7 +285,12 @@ fn last_good(store: &Store, settings: &Settings, rejected: &Rejected) -> Result<
         Err(error) => bail!("{rejected}\nThe last good policies are no help: {error}"),
     };
     let shown = restored.folder.display();
-    match declare::load(&restored.folder, Path::new("/"), settings.mode) {
+    match declare::load(
+        &restored.folder,
+        Path::new("/"),
+        settings.mode,
+        &store.holds(),
+    ) {
         Ok(snapshot) => {
             let since = jiff::Timestamp::try_from(restored.since).unwrap_or_default();
             eprintln!(
@@ -275,7 +340,7 @@ fn short(refused: &Refused) -> String {
 }
 
 /// Makes the state folder what it must be, and holds it against a second agent.
-fn lock(state: &Path) -> Result<File> {
+pub(super) fn lock(state: &Path) -> Result<File> {
     use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
     fs::DirBuilder::new()
         .recursive(true)

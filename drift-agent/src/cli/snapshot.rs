@@ -261,7 +261,7 @@ fn fits(captured: &Captured, contents: &Contents) -> Result<()> {
 
 /// What the agent makes of the policies: a policy that it would refuse is never installed.
 fn verified(stage: &Stage) -> Result<declare::Snapshot> {
-    declare::load(stage.path(), Path::new("/"), None).map_err(|why| {
+    declare::load(stage.path(), Path::new("/"), None, &declare::Holds::new()).map_err(|why| {
         // The texts of a policy may be secret: the problem is named without them.
         let why = why.plain().to_string();
         let first = why.lines().next().unwrap_or_default();

@@ -48,6 +48,7 @@ impl StatusCommand {
         let state = state.path()?;
         let status = match ask(&state, Request::Status) {
             Ok(Body::Status(status)) => *status,
+            Ok(Body::Version(_)) => return Err(AskError::Unknown.into()),
             Ok(Body::Error(refusal)) => return Err(AskError::Refused(refusal).into()),
             Err(AskError::NoAgent) => without_agent(&state),
             Err(error) => return Err(error.into()),

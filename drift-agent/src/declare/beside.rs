@@ -6,7 +6,7 @@ use std::{
     sync::Arc,
 };
 
-use drift_common::policy::{self, Problems, Source};
+use drift_common::policy::{self, Holds, Problems, Source};
 
 use super::{
     Basis, Keep, Rejected,
@@ -48,7 +48,9 @@ pub fn beside(folder: &Path, new: &[(OsString, &str)]) -> Result<Beside, Rejecte
     for source in &sources {
         documents.extend(policy::parse(source, &mut problems));
     }
-    if !problems.is_empty() || policy::validate(documents.clone(), &mut problems).is_none() {
+    if !problems.is_empty()
+        || policy::validate(documents.clone(), &Holds::new(), &mut problems).is_none()
+    {
         return Ok(Beside::Broken);
     }
     let bytes: usize = sources.iter().map(|source| source.text().len()).sum();
@@ -66,8 +68,10 @@ pub fn beside(folder: &Path, new: &[(OsString, &str)]) -> Result<Beside, Rejecte
             Err(problem) => problems.push(problem),
         }
     }
-    Ok(match policy::validate(documents, &mut problems) {
-        Some(_) => Beside::Fits,
-        None => Beside::Conflict(problems),
-    })
+    Ok(
+        match policy::validate(documents, &Holds::new(), &mut problems) {
+            Some(_) => Beside::Fits,
+            None => Beside::Conflict(problems),
+        },
+    )
 }

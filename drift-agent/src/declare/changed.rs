@@ -26,14 +26,14 @@ const POLL_ALONE: Duration = Duration::from_secs(2);
 ///
 /// ```no_run
 /// # use std::path::Path;
-/// # use drift_agent::declare::{Changes, look};
-/// # async fn example(folder: &Path, root: &Path) {
-/// let (mut outcome, basis) = look(folder, root, None);
+/// # use drift_agent::declare::{Changes, Holds, look};
+/// # async fn example(folder: &Path, root: &Path, holds: &Holds) {
+/// let (mut outcome, basis) = look(folder, root, None, holds);
 /// let mut changes = Changes::since(basis);
 /// loop {
 ///     changes.changed().await;
 ///     let basis;
-///     (outcome, basis) = look(folder, root, None);
+///     (outcome, basis) = look(folder, root, None, holds);
 ///     changes.rebase(basis);
 /// }
 /// # }

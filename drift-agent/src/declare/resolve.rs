@@ -8,7 +8,7 @@ use std::{
 
 use drift_common::policy::{
     self, Compare, Content as Said, DirectorySpec, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode,
-    OnUnexpected, PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec,
+    OnUnexpected, PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec, order,
     without_final_newline,
 };
 
@@ -19,7 +19,7 @@ use crate::{
 
 use super::{
     ActivePolicy, Attributes, Basis, Blobs, Content, Declared, Exhaustive, Identified, Identity,
-    Keep, Snapshot, Target,
+    Keep, Snapshot, Target, Terms,
     accounts::{Accounts, GROUPS, USERS},
     attribute::Names,
     content::{Bytes, Contents},
@@ -75,8 +75,12 @@ impl<'a> Resolve<'a> {
     /// What the active versions declare, without the files that have a problem. The lineages are valid: sorted by name, and no path twice.
     pub(super) fn snapshot(&mut self, lineages: Vec<Lineage>, mode: Option<Mode>) -> Snapshot {
         let mut snapshot = Snapshot::default();
+        let mut ranks = vec![0; lineages.len()];
+        for (rank, index) in order(&lineages).into_iter().enumerate() {
+            ranks[index] = rank;
+        }
         // Each goes when its files are taken over: what is declared is large, and need not be there twice.
-        for lineage in lineages {
+        for (lineage, rank) in lineages.into_iter().zip(ranks) {
             let version = lineage.active();
             let contents = self.contents(version);
             // Without one of the contents there is a problem, and no snapshot to be named.
@@ -106,6 +110,11 @@ impl<'a> Resolve<'a> {
             let others = links.into_iter().chain(directories).chain(absent);
             snapshot.files.extend(others.flatten().map(Arc::new));
             snapshot.policies.push(policy);
+            snapshot.terms.push(Terms {
+                said: lineage.policy.active_version.value.to_string(),
+                rank,
+                on_remove: lineage.policy.on_remove,
+            });
         }
         snapshot.files.sort_by(|a, b| a.path.cmp(&b.path));
         belongings(&mut snapshot.files);

@@ -52,7 +52,7 @@ impl Place {
     }
 
     fn load(&self) -> Result<Snapshot, Rejected> {
-        load(&self.policies(), &self.root(), None)
+        load(&self.policies(), &self.root(), None, &Holds::new())
     }
 
     #[track_caller]
@@ -111,7 +111,9 @@ fn a_folder_becomes_a_snapshot() {
     place.write("policies/deeper/more.yaml", "not a policy");
     fs::create_dir(place.path("policies/folder.yaml")).expect("a folder");
 
-    let Snapshot { files, policies } = place.loaded();
+    let Snapshot {
+        files, policies, ..
+    } = place.loaded();
     let [policy] = &policies[..] else {
         panic!("one policy")
     };
@@ -151,7 +153,12 @@ fn the_mode_can_be_overridden() {
         "policies/web.yaml",
         POLICY.to_owned() + "---\n" + &version(ONE),
     );
-    let observe = load(&place.policies(), &place.root(), Some(Mode::Observe));
+    let observe = load(
+        &place.policies(),
+        &place.root(),
+        Some(Mode::Observe),
+        &Holds::new(),
+    );
     let snapshot = observe.expect("a snapshot");
     assert_eq!(snapshot.policies[0].mode, Mode::Observe);
     assert_eq!(snapshot.files[0].policy.mode, Mode::Observe);
@@ -173,7 +180,7 @@ fn problems_are_counted_by_file() {
    |
  4 | spec: {activeVersion: 1.2.0, modde: heal}
    |                              ^^^^^
-   = allowed here: activeVersion, mode, guard
+   = allowed here: activeVersion, mode, onRemove, guard
 1 problem in 1 of 3 files.",
     );
     let why = place.load().expect_err("refused");
@@ -441,7 +448,7 @@ fn a_basis_holds_until_something_changes() {
         "policies/web.yaml",
         POLICY.to_owned() + "---\n" + &version(file),
     );
-    let basis = || look(&place.policies(), &place.root(), None).1;
+    let basis = || look(&place.policies(), &place.root(), None, &Holds::new()).1;
     let missing = basis();
     place.write("policies/blobs/a", "a");
     assert!(!missing.holds(), "the content is there now");

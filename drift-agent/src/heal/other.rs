@@ -32,12 +32,22 @@ const DEFAULT_MODE: u32 = 0o755;
 pub(super) fn link(host: &Host, declared: &Declared, target: &OsStr) -> Result<Healed, HealError> {
     let (healed, dir, name) = place(host, declared)?;
     let temporary = temporary_name(&declared.path);
-    remove_stale(&dir, &temporary)?;
-    symlinkat(target, &dir, &temporary).map_err(HealError::at("make a link"))?;
-    let made = link_attributes(&dir, &temporary, declared)
-        .and_then(|()| rename_over(&dir, &temporary, &name));
+    let made =
+        stage_link(&dir, declared, target).and_then(|()| rename_over(&dir, &temporary, &name));
     tidied(made, &dir, &temporary)?;
     Ok(healed)
+}
+
+/// Puts a link as declared under the temporary name.
+pub(super) fn stage_link(
+    dir: &OwnedFd,
+    declared: &Declared,
+    target: &OsStr,
+) -> Result<(), HealError> {
+    let temporary = temporary_name(&declared.path);
+    remove_stale(dir, &temporary)?;
+    symlinkat(target, dir, &temporary).map_err(HealError::at("make a link"))?;
+    link_attributes(dir, &temporary, declared)
 }
 
 /// Sets the owner and the attributes of a link itself.
@@ -69,12 +79,13 @@ pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, Heal
         return Ok(healed);
     }
     let temporary = temporary_name(&declared.path);
-    remove_stale(&dir, &temporary)?;
-    mkdirat(&dir, &temporary, Mode::from_raw_mode(0o700))
-        .map_err(HealError::at("make a directory"))?;
-    let stands = attribute::lift_named(&dir, &name, declared)?;
-    let made = fill(&dir, &temporary, declared)
-        .and_then(|made| named(&dir, &temporary, &name).map(|()| made));
+    let mut stands = None;
+    let made = stage_directory(&dir, declared).and_then(|made| {
+        stands = attribute::lift_named(&dir, &name, declared)?;
+        exchange(&dir, &temporary, &name)?;
+        fsync(&dir).map_err(HealError::at("sync the directory"))?;
+        Ok(made)
+    });
     if let Some(stands) = stands {
         stands.give_back();
     }
@@ -82,6 +93,15 @@ pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, Heal
     attribute::put_flags(made.as_fd(), declared)?;
     fsync(&made).map_err(HealError::at("sync the directory"))?;
     Ok(healed)
+}
+
+/// Puts a directory as declared under the temporary name, but for its flags.
+pub(super) fn stage_directory(dir: &OwnedFd, declared: &Declared) -> Result<OwnedFd, HealError> {
+    let temporary = temporary_name(&declared.path);
+    remove_stale(dir, &temporary)?;
+    mkdirat(dir, &temporary, Mode::from_raw_mode(0o700))
+        .map_err(HealError::at("make a directory"))?;
+    fill(dir, &temporary, declared)
 }
 
 fn fill(dir: &OwnedFd, temporary: &OsString, declared: &Declared) -> Result<OwnedFd, HealError> {
@@ -97,7 +117,11 @@ fn fill(dir: &OwnedFd, temporary: &OsString, declared: &Declared) -> Result<Owne
 }
 
 /// Exchanges the new directory with what stands there, and removes that: at no moment there is nothing.
-fn named(dir: &OwnedFd, temporary: &OsString, name: &OsString) -> Result<(), HealError> {
+pub(super) fn exchange(
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+) -> Result<(), HealError> {
     match renameat_with(dir, temporary, dir, name, RenameFlags::NOREPLACE) {
         Err(Errno::EXIST) => {
             let exchange = || {
@@ -110,10 +134,10 @@ fn named(dir: &OwnedFd, temporary: &OsString, name: &OsString) -> Result<(), Hea
                 exchange()?;
                 return Err(error);
             }
+            Ok(())
         }
-        other => other.map_err(HealError::at("rename"))?,
+        other => other.map_err(HealError::at("rename")),
     }
-    fsync(dir).map_err(HealError::at("sync the directory"))
 }
 
 /// Removes what stands there.

@@ -17,7 +17,7 @@ use rustix::{
     fs::{
         AtFlags, CWD, Mode, OFlags, RenameFlags, ResolveFlags, XattrFlags, fchmod, fgetxattr,
         flistxattr, fremovexattr, fsetxattr, fsync, linkat, openat, openat2, renameat,
-        renameat_with, unlinkat,
+        renameat_with, statat, unlinkat,
     },
     io::Errno,
     process::geteuid,
@@ -78,15 +78,14 @@ pub(super) fn replace(
     let (parent, name) = parent_and_name(&declared.path)?;
     let dir = directory_for_writing(host, parent, &mut healed.notes)?;
     let temporary = temporary_name(&declared.path);
-    let (mut file, named) = new_file(&dir, &temporary)?;
     let mut lifted = None;
-    let result = fill(&mut file, &dir, &name, declared, new, like).and_then(|()| {
+    let result = stage(&dir, &name, declared, new, like).and_then(|file| {
         lifted = attribute::lift_named(&dir, &name, declared)?;
-        name_it(&file, &dir, &temporary, named)?;
         match &new.instead_of {
             None => rename_over(&dir, &temporary, &name),
             Some(seen) => exchange(&dir, &temporary, &name, seen),
         }
+        .map(|()| file)
     });
     if let Some(lifted) = lifted {
         lifted.give_back();
@@ -95,12 +94,30 @@ pub(super) fn replace(
         // The first error is the one to tell. What could not be removed is removed at the next heal, or at the next start.
         let _kept_until_then = unlinkat(&dir, &temporary, AtFlags::empty());
     }
-    result?;
+    let file = result?;
     if declared.attributes.flags.is_some() {
         attribute::put_flags(file.as_fd(), declared)?;
         fsync(&file).map_err(HealError::at("sync the file"))?;
     }
     Ok(healed)
+}
+
+/// Puts a file as declared under the temporary name beside `name`: complete, synced and read back. The name itself lasts when the directory is
+/// synced. Its flags are still to be set. On an error something may be left under the temporary name.
+pub(super) fn stage(
+    dir: &OwnedFd,
+    name: &OsString,
+    declared: &Declared,
+    new: &New<'_>,
+    like: Option<&Stat>,
+) -> Result<File, HealError> {
+    let temporary = temporary_name(&declared.path);
+    let (mut file, named) = new_file(dir, &temporary)?;
+    fill(&mut file, dir, name, declared, new, like)?;
+    if !named {
+        give_name(&file, dir, &temporary)?;
+    }
+    Ok(file)
 }
 
 /// A nameless file, or, where the file system has none, one with the temporary name.
@@ -257,27 +274,45 @@ fn copy_attributes(
     Ok(())
 }
 
-/// Gives the file its temporary name, where it has none yet.
-fn name_it(file: &File, dir: &OwnedFd, temporary: &OsString, named: bool) -> Result<(), HealError> {
-    if !named {
-        let link = || {
-            linkat(
-                CWD,
-                format!("/proc/self/fd/{}", file.as_raw_fd()),
-                dir,
-                temporary,
-                AtFlags::SYMLINK_FOLLOW,
-            )
-        };
-        match link() {
-            Err(Errno::EXIST) => {
-                remove_stale(dir, temporary)?;
-                link().map_err(HealError::at("name the new file"))?;
-            }
-            other => other.map_err(HealError::at("name the new file"))?,
+fn give_name(file: &File, dir: &OwnedFd, temporary: &OsString) -> Result<(), HealError> {
+    let link = || {
+        linkat(
+            CWD,
+            format!("/proc/self/fd/{}", file.as_raw_fd()),
+            dir,
+            temporary,
+            AtFlags::SYMLINK_FOLLOW,
+        )
+    };
+    match link() {
+        Err(Errno::EXIST) => {
+            remove_stale(dir, temporary)?;
+            link().map_err(HealError::at("name the new file"))
         }
+        other => other.map_err(HealError::at("name the new file")),
     }
-    Ok(())
+}
+
+/// As [`take_name`], but only where nothing has the name. Whether it was so.
+pub(super) fn take_free_name(
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+) -> Result<bool, HealError> {
+    match renameat_with(dir, temporary, dir, name, RenameFlags::NOREPLACE) {
+        Ok(()) => Ok(true),
+        Err(Errno::EXIST) => Ok(false),
+        // This file system cannot do it: between the look and the rename somebody may write.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => {
+            match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+                Err(Errno::NOENT) => take_name(dir, temporary, name).map(|()| true),
+                other => other
+                    .map(|_| false)
+                    .map_err(HealError::at("look at what stands there")),
+            }
+        }
+        Err(error) => Err(HealError::at("rename")(error)),
+    }
 }
 
 /// What cannot be put back is kept under the temporary name until the next start.
@@ -285,7 +320,7 @@ const PUT_BACK: &str = "put back what somebody else has written meanwhile";
 
 /// As [`rename_over`], but only where what had the name holds `seen`. It is looked at after it was moved aside, when nobody can reach it by its
 /// name any more, and comes back where somebody was faster.
-fn exchange(
+pub(super) fn exchange(
     dir: &OwnedFd,
     temporary: &OsString,
     name: &OsString,
@@ -308,11 +343,20 @@ fn exchange(
         unlinkat(dir, temporary, AtFlags::empty()).map_err(HealError::at("remove the old file"))?;
         return fsync(dir).map_err(HealError::at("sync the directory"));
     }
-    exchange().map_err(|errno| HealError::Io {
+    exchange_back(dir, temporary, name)?;
+    Err(HealError::Changed)
+}
+
+/// What was moved aside comes back.
+pub(super) fn exchange_back(
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+) -> Result<(), HealError> {
+    renameat_with(dir, temporary, dir, name, RenameFlags::EXCHANGE).map_err(|errno| HealError::Io {
         step: PUT_BACK,
         source: errno.into(),
-    })?;
-    Err(HealError::Changed)
+    })
 }
 
 /// Whether a regular file of this name holds `seen`.
@@ -343,14 +387,23 @@ pub(super) fn rename_over(
     temporary: &OsString,
     name: &OsString,
 ) -> Result<(), HealError> {
+    take_name(dir, temporary, name)?;
+    fsync(dir).map_err(HealError::at("sync the directory"))
+}
+
+/// [`rename_over`] without the sync.
+pub(super) fn take_name(
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+) -> Result<(), HealError> {
     match renameat(dir, temporary, dir, name) {
         // An empty directory gives way; one that holds something does not.
         Err(Errno::ISDIR) => {
             unlinkat(dir, name, AtFlags::REMOVEDIR)
                 .map_err(HealError::at("remove the directory that stands there"))?;
-            renameat(dir, temporary, dir, name).map_err(HealError::at("rename"))?;
+            renameat(dir, temporary, dir, name).map_err(HealError::at("rename"))
         }
-        other => other.map_err(HealError::at("rename"))?,
+        other => other.map_err(HealError::at("rename")),
     }
-    fsync(dir).map_err(HealError::at("sync the directory"))
 }

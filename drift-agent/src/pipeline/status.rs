@@ -14,7 +14,7 @@ use crate::{
     settings::Sensor,
 };
 
-use super::{Pipeline, timers::Timer};
+use super::{Ears, Pipeline, PipelineError, change::Ask, timers::Timer};
 
 /// Held paths that are named, of each policy.
 const MOST_NAMED: usize = 10;
@@ -24,13 +24,27 @@ const GRACE: Duration = Duration::from_secs(60);
 
 impl Pipeline {
     /// Answers a request.
-    pub(super) fn answer(&self, asked: Asked) {
-        let body = match asked.request {
+    pub(super) fn answer(
+        &mut self,
+        asked: Asked,
+        ears: &mut Option<Ears>,
+    ) -> Result<(), PipelineError> {
+        let Asked { request, answer } = asked;
+        let body = match request {
             Request::Status => Body::Status(Box::new(self.status())),
+            Request::Version(demand, dry_run) => {
+                let ask = Ask {
+                    demand: *demand,
+                    dry_run,
+                    to: answer,
+                };
+                return self.asked(ask, ears);
+            }
         };
-        if asked.answer.send(body).is_err() {
+        if answer.send(body).is_err() {
             debug!("who asked through the control socket has gone");
         }
+        Ok(())
     }
 
     fn status(&self) -> Status {
@@ -150,6 +164,8 @@ impl Pipeline {
                 held: Held::default(),
                 last_known_good: None,
                 soak_left_s: None,
+                hold: None,
+                failed: Vec::new(),
             })
             .collect();
         for (at, index, state) in self.by_policy() {

@@ -15,7 +15,7 @@ use crate::{
     observe::{Host, Observed, Register, Stat, observe},
 };
 
-use super::{Pipeline, describe};
+use super::{Pipeline, change, describe};
 
 /// Something to do for one path.
 #[derive(Clone, Debug)]
@@ -39,6 +39,7 @@ pub enum Done {
         /// The declared path, read again.
         looked: Looked,
     },
+    Switch(Box<change::Came>),
     Sweep {
         generation: u64,
         /// Paths that are not as they were when last seen.
@@ -114,7 +115,7 @@ impl Looked {
 impl Pipeline {
     /// Starts queued jobs, as far as there is room: urgent ones first, and what is patient leaves half of the room free.
     pub(super) fn start_jobs(&mut self) {
-        if self.next.is_some() {
+        if self.next.is_some() || self.switching.is_some() {
             return;
         }
         while self.running < super::MOST_JOBS {
@@ -201,7 +202,7 @@ impl Pipeline {
         });
     }
 
-    fn run(&mut self, job: impl FnOnce() -> Done + Send + 'static) {
+    pub(super) fn run(&mut self, job: impl FnOnce() -> Done + Send + 'static) {
         self.running += 1;
         let done = self.done.clone();
         tokio::task::spawn_blocking(move || {

@@ -9,8 +9,8 @@ use std::{
 
 use super::{Answering, Asking, Body, MOST_ANSWER, Refusal, Request, VERSION, socket};
 
-/// For the agent to take the request and to answer.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// For the agent to take the request and to send the answer, beside what it takes to find that.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
@@ -34,8 +34,8 @@ pub enum AskError {
 /// See [`AskError`].
 pub fn ask(state: &Path, request: Request) -> Result<Body, AskError> {
     let mut stream = connect(state)?;
-    let mut exchange = || {
-        stream.set_read_timeout(Some(PATIENCE))?;
+    let exchange = || {
+        stream.set_read_timeout(Some(PATIENCE + request.patience()))?;
         stream.set_write_timeout(Some(PATIENCE))?;
         let asking = Asking {
             v: VERSION,
@@ -55,8 +55,8 @@ pub fn ask(state: &Path, request: Request) -> Result<Body, AskError> {
     let answer: Answering = serde_json::from_slice(&answer).map_err(|_| AskError::Unknown)?;
     match answer.body {
         Body::Error(refusal) => Err(AskError::Refused(refusal)),
-        body @ Body::Status(_) if answer.v == VERSION => Ok(body),
-        Body::Status(_) => Err(AskError::Unknown),
+        body @ (Body::Status(_) | Body::Version(_)) if answer.v == VERSION => Ok(body),
+        Body::Status(_) | Body::Version(_) => Err(AskError::Unknown),
     }
 }
 

@@ -42,8 +42,6 @@ const MOST_CONNECTIONS: usize = 8;
 
 /// For the request to arrive.
 const FOR_REQUEST: Duration = Duration::from_secs(2);
-/// For the pipeline to answer.
-const FOR_ANSWER: Duration = Duration::from_secs(5);
 /// For the answer to be read.
 const FOR_READING: Duration = Duration::from_secs(5);
 /// After an error of the system (no descriptor is free, say).
@@ -218,10 +216,11 @@ fn parse(line: &[u8]) -> Result<Request, Refusal> {
 impl Desk {
     async fn answer(self: &Desk, request: Request) -> Body {
         let (answer, answered) = oneshot::channel();
+        let patience = request.patience();
         if self.asked.try_send(Asked { request, answer }).is_err() {
             return refused("busy", "too much is being asked at once: ask again");
         }
-        let body = match timeout(FOR_ANSWER, answered).await {
+        let body = match timeout(patience, answered).await {
             Ok(Ok(body)) => body,
             Ok(Err(_)) => return refused("ending", "the agent is ending"),
             Err(_) => return refused("busy", "the agent did not answer in time: ask again"),
@@ -236,7 +235,7 @@ impl Desk {
                     Err(_) => refused("failed", "the store cannot be read: see the agent's log"),
                 }
             }
-            Body::Error(refusal) => Body::Error(refusal),
+            body @ (Body::Version(_) | Body::Error(_)) => body,
         }
     }
 }
@@ -255,7 +254,9 @@ fn complete(
         std::collections::BTreeMap::new()
     });
     let since = store.state().healthy_since();
+    let holding = store.holding();
     for policy in &mut status.policies {
+        policy.add(&holding);
         policy.healed_24h = healed
             .as_ref()
             .map(|healed| healed.get(&policy.policy).copied().unwrap_or(0));

@@ -5,6 +5,8 @@ use std::time::SystemTime;
 use drift_common::escape::printable;
 use serde::{Deserialize, Serialize};
 
+use crate::store::Holding;
+
 /// In a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -175,6 +177,79 @@ pub struct PolicyStatus {
     /// When the active version becomes that, if it stays as declared.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub soak_left_s: Option<u64>,
+    /// The active version is held instead of the one that the Policy says.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub hold: Option<HoldStatus>,
+    /// Versions whose activation failed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failed: Vec<FailedVersion>,
+}
+
+/// Who holds a version, and why.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HoldStatus {
+    pub instead_of: String,
+    pub since: String,
+    pub by: String,
+    pub reason: String,
+}
+
+/// A version that could not be made active.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FailedVersion {
+    pub version: String,
+    pub count: u32,
+    pub last: String,
+    /// One of a closed, documented set.
+    pub reason: String,
+    pub message: String,
+}
+
+impl PolicyStatus {
+    /// Adds what is held of the policy, and what has failed.
+    pub fn add(&mut self, holding: &Holding) {
+        let shown = |text: &str| printable(text).into_owned();
+        self.hold = holding.held.get(&self.policy).map(|held| HoldStatus {
+            instead_of: shown(&held.instead_of),
+            since: rfc3339(held.since),
+            by: shown(&held.by),
+            reason: shown(&held.reason),
+        });
+        let failures = holding.failures.iter();
+        self.failed = failures
+            .filter(|failure| failure.policy == self.policy)
+            .map(|failure| FailedVersion {
+                version: shown(&failure.version),
+                count: failure.count,
+                last: rfc3339(failure.last),
+                reason: shown(&failure.reason),
+                message: shown(&failure.message),
+            })
+            .collect();
+    }
+
+    /// What is held and what has failed, a sentence each.
+    pub fn sentences(&self) -> Vec<String> {
+        let mut sentences = Vec::new();
+        if let Some(hold) = &self.hold {
+            sentences.push(format!(
+                "{} is held at {} instead of {} since {}, by {}: {}",
+                self.policy, self.version, hold.instead_of, hold.since, hold.by, hold.reason
+            ));
+        }
+        sentences.extend(self.failed.iter().map(|failed| {
+            let times = if failed.count == 1 {
+                "once".to_owned()
+            } else {
+                format!("{} times", failed.count)
+            };
+            format!(
+                "{} {} has failed {times}, at {} last ({}): {}",
+                self.policy, failed.version, failed.last, failed.reason, failed.message
+            )
+        }));
+        sentences
+    }
 }
 
 /// Paths that are left as they are for now.

@@ -7,7 +7,9 @@ use std::{
     time::SystemTime,
 };
 
-use super::{Activation, Restored, Seen, Store, StoreError, declaration};
+use drift_common::policy::Holds;
+
+use super::{Activation, Holding, Restored, Seen, Store, StoreError, declaration};
 use crate::declare::{self, ActivePolicy, Basis, Mode, Rejected, Snapshot, Sources};
 
 /// What is in force now and is to be kept. Made in the order in which things came into force; kept in any.
@@ -28,28 +30,51 @@ impl Store {
         host_root: &Path,
         mode: Option<Mode>,
     ) -> (Result<Snapshot, Rejected>, Basis) {
-        let kept = |digest: &_| self.get(digest).ok();
-        let (outcome, basis) = declare::look_beside(folder, host_root, mode, &kept);
+        // What another folder's policies were held at says nothing of these.
+        let holds = match self.other_folder(&absolute(folder)) {
+            Some(_) => Holds::new(),
+            None => self.holds(),
+        };
+        let (outcome, basis) = self.look_with(folder, host_root, mode, &holds);
         let outcome = outcome.and_then(|snapshot| {
             self.begin_anew_for_another(folder);
-            let seen: Vec<_> = snapshot
-                .policies
-                .iter()
-                .map(|policy| seen(policy))
-                .collect();
-            match self.state.admit(&seen, SystemTime::now()) {
-                Ok(()) => Ok(snapshot),
-                Err(error @ StoreError::VersionChanged { .. }) => Err(Rejected::VersionChanged {
-                    sentence: error.to_string(),
-                }),
-                // What is remembered is a cache: without it the folder counts.
-                Err(error) => {
-                    log::warn!("whether versions have changed is not known: {error}");
-                    Ok(snapshot)
-                }
-            }
+            self.admit(&snapshot)?;
+            self.release_holds(&snapshot);
+            Ok(snapshot)
         });
         (outcome, basis)
+    }
+
+    /// What the folder would declare if these versions were held. Nothing is remembered of it.
+    pub fn look_with(
+        &self,
+        folder: &Path,
+        host_root: &Path,
+        mode: Option<Mode>,
+        holds: &Holds,
+    ) -> (Result<Snapshot, Rejected>, Basis) {
+        let kept = |digest: &_| self.get(digest).ok();
+        declare::look_beside(folder, host_root, mode, holds, &kept)
+    }
+
+    /// Remembers what the versions of a snapshot are.
+    ///
+    /// # Errors
+    /// One of them was something else before.
+    pub fn admit(&self, snapshot: &Snapshot) -> Result<(), Rejected> {
+        let policies = snapshot.policies.iter();
+        let seen: Vec<_> = policies.map(|policy| seen(policy)).collect();
+        match self.state.admit(&seen, SystemTime::now()) {
+            Ok(()) => Ok(()),
+            Err(error @ StoreError::VersionChanged { .. }) => Err(Rejected::VersionChanged {
+                sentence: error.to_string(),
+            }),
+            // What is remembered is a cache: without it the folder counts.
+            Err(error) => {
+                log::warn!("whether versions have changed is not known: {error}");
+                Ok(())
+            }
+        }
     }
 
     /// A state folder that was used with another policy folder knows nothing of the versions in this one, though they have the same names.
@@ -63,6 +88,9 @@ impl Store {
         );
         if let Err(error) = self.state.forget_versions() {
             log::warn!("what was known of versions cannot be forgotten: {error}");
+        }
+        if let Err(error) = self.set_holding(&Holding::default()) {
+            log::warn!("{error}");
         }
     }
 

@@ -63,6 +63,8 @@ pub enum StoreError {
     VersionChanged { changed: Vec<Changed> },
     #[error("the saved last good policies cannot be used: {why}")]
     LastGood { why: String },
+    #[error("the journal of a change of versions cannot be used: {why}")]
+    Journal { why: String },
 }
 
 impl StoreError {
@@ -82,6 +84,7 @@ impl StoreError {
             Self::Quota { .. } => "store-quota",
             Self::VersionChanged { .. } => "version-changed",
             Self::LastGood { .. } => "last-good-unusable",
+            Self::Journal { .. } => "journal-unusable",
         }
     }
 

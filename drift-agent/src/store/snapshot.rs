@@ -3,23 +3,23 @@
 //! What is kept is the text of the policies and the contents beside them, not what came of them: it goes the same way as any folder when it
 //! is needed, and whatever the language of policies can say is kept exactly.
 //!
-//! A file beside the database, not in it: losing the one must not lose the other. Its first line is the format and the digest of the rest;
-//! the rest is JSON, and names blobs.
+//! A file beside the database, not in it: losing the one must not lose the other. It names blobs.
 
 use std::{
     collections::{BTreeMap, HashSet},
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     io,
-    os::unix::ffi::{OsStrExt, OsStringExt},
     path::{Component, Path, PathBuf},
     time::SystemTime,
 };
 
-use base64::{Engine, engine::general_purpose::STANDARD};
 use blake3::Hash;
 use serde::{Deserialize, Serialize};
 
-use super::{Store, StoreError};
+use super::{
+    Store, StoreError,
+    sealed::{self, PathForm},
+};
 use crate::declare::Sources;
 
 const NAME: &str = "last-good";
@@ -57,14 +57,6 @@ struct FileForm {
     /// Beneath the folder.
     path: PathForm,
     digest: String,
-}
-
-/// A path as text, where it is one.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(untagged)]
-enum PathForm {
-    Text(String),
-    Bytes { base64: String },
 }
 
 impl Store {
@@ -110,9 +102,7 @@ impl Store {
             .map(|(digest, bytes)| (Hash::from_bytes(digest), bytes))
             .collect();
         self.put_all(&contents)?;
-        let body = serde_json::to_vec(&manifest).map_err(|error| unusable(error.to_string()))?;
-        let mut bytes = format!("{MAGIC} {}\n", blake3::hash(&body)).into_bytes();
-        bytes.extend_from_slice(&body);
+        let bytes = sealed::seal(MAGIC, &manifest).map_err(|error| unusable(error.to_string()))?;
         self.folder
             .write(NAME, &bytes)
             .map_err(StoreError::io("save the last good policies"))?;
@@ -132,7 +122,9 @@ impl Store {
         let restored = self.folder.folder(RESTORED).map_err(&io)?;
         restored.clear(MOST_DEPTH).map_err(&io)?;
         for FileForm { path, digest } in &manifest.files {
-            let path = path.path()?;
+            let path = path
+                .path()
+                .ok_or_else(|| unusable("a path is none".to_owned()))?;
             let bytes = self.get(&hash(digest)?)?;
             let (folders, name) = names(&path)?;
             let mut folder = None;
@@ -156,7 +148,7 @@ impl Store {
         if known == PathForm::from(folder) {
             return None;
         }
-        known.path().ok()
+        known.path()
     }
 
     /// The blobs that the last good policies need. Of ones that cannot be read nothing can be used.
@@ -180,18 +172,9 @@ impl Store {
             Ok(None) => return Ok(None),
             Err(error) => return Err(unusable(error.to_string())),
         };
-        let mut parts = bytes.splitn(2, |byte| *byte == b'\n');
-        let (Some(head), Some(body)) = (parts.next(), parts.next()) else {
-            return Err(unusable("their list is cut off".to_owned()));
-        };
-        if head != format!("{MAGIC} {}", blake3::hash(body)).as_bytes() {
-            return Err(unusable(
-                "their list is not whole, or it is of another drift-agent".to_owned(),
-            ));
-        }
-        serde_json::from_slice(body)
+        sealed::open(MAGIC, &bytes)
             .map(Some)
-            .map_err(|error| unusable(error.to_string()))
+            .map_err(|why| unusable(format!("their list: {why}")))
     }
 }
 
@@ -221,27 +204,4 @@ fn hash(hex: &str) -> Result<Hash, StoreError> {
 
 fn unusable(why: String) -> StoreError {
     StoreError::LastGood { why }
-}
-
-impl From<&Path> for PathForm {
-    fn from(path: &Path) -> Self {
-        match path.to_str() {
-            Some(text) => Self::Text(text.to_owned()),
-            None => Self::Bytes {
-                base64: STANDARD.encode(path.as_os_str().as_bytes()),
-            },
-        }
-    }
-}
-
-impl PathForm {
-    fn path(&self) -> Result<PathBuf, StoreError> {
-        match self {
-            Self::Text(text) => Ok(text.into()),
-            Self::Bytes { base64 } => STANDARD
-                .decode(base64)
-                .map(|bytes| OsString::from_vec(bytes).into())
-                .map_err(|_| unusable("a path is none".to_owned())),
-        }
-    }
 }

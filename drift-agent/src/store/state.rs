@@ -188,6 +188,19 @@ impl State {
         texts(&self.read()?, ACTIVE)
     }
 
+    /// Every version that was active, by policy and version, and when it was last, in milliseconds since 1970.
+    pub fn active_before(&self) -> Result<BTreeMap<(String, String), u64>, StoreError> {
+        let mut all = BTreeMap::new();
+        for row in self.read()?.open_table(VERSIONS)?.iter()? {
+            let (key, value) = row?;
+            let ((policy, version), (_, _, last)) = (key.value(), value.value());
+            if last > 0 {
+                all.insert((policy.to_owned(), version.to_owned()), last);
+            }
+        }
+        Ok(all)
+    }
+
     /// The version of each policy that was healthy for long enough, last.
     pub fn last_good(&self) -> Result<BTreeMap<String, String>, StoreError> {
         texts(&self.read()?, GOOD)

@@ -32,6 +32,30 @@ impl fmt::Display for Mode {
     }
 }
 
+/// What becomes of a path that another version no longer declares.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OnRemove {
+    /// It stays as it is, and nobody watches it any more.
+    #[default]
+    Leave,
+    /// It is removed with the change of versions; of directories, those that are empty.
+    Remove,
+}
+
+impl OnRemove {
+    /// Each with the word for it.
+    pub const ALL: [(&'static str, Self); 2] = [("leave", Self::Leave), ("remove", Self::Remove)];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Leave => "leave",
+            Self::Remove => "remove",
+        }
+    }
+}
+
 /// What holds healing back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Guard {

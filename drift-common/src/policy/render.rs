@@ -49,6 +49,7 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         name,
         active_version,
         mode,
+        on_remove,
         guard,
     } = policy;
     let Guard {
@@ -64,6 +65,7 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         scalar(&active_version.value.to_string())
     )?;
     writeln!(f, "  mode: {mode}")?;
+    writeln!(f, "  onRemove: {}", on_remove.name())?;
     writeln!(f, "  guard:\n    backoff:")?;
     writeln!(f, "      first: {}", duration(backoff.first))?;
     writeln!(f, "      factor: {}", backoff.factor)?;

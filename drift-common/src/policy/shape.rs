@@ -5,7 +5,7 @@ use super::{
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
     expect::{FinalNewline, HardLinks, Redact, Severity},
-    guard::{MassDrift, Mode},
+    guard::{MassDrift, Mode, OnRemove},
     reload::Signal,
     version::OnUnexpected,
 };
@@ -102,6 +102,11 @@ pub(crate) static POLICY: Shape = Shape {
             "mode",
             words!(Mode),
             "What to do on drift: observe (the default) or heal.",
+        ),
+        may(
+            "onRemove",
+            words!(OnRemove),
+            "What becomes of paths that another version no longer declares: leave (the default) or remove.",
         ),
         may("guard", Value::Map(&GUARD), "What holds healing back."),
     ],
@@ -206,7 +211,7 @@ pub(crate) static VERSION_SPEC: Shape = Shape {
         may(
             "dependencies",
             Value::List(&Value::Map(&DEPENDENCY)),
-            "Versions of other policies that this one needs. Not supported yet.",
+            "Versions of other policies that this one needs.",
         ),
     ],
     one_of: &[],

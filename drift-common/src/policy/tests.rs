@@ -2,6 +2,7 @@
 
 mod attributes;
 mod bounds;
+mod closure;
 mod conflicts;
 mod contents;
 mod display;
@@ -27,7 +28,7 @@ fn source(text: &str) -> Arc<Source> {
 fn read(text: &str) -> (Option<Vec<Lineage>>, Problems) {
     let mut problems = Problems::default();
     let documents = parse(&source(text), &mut problems);
-    (validate(documents, &mut problems), problems)
+    (validate(documents, &Holds::new(), &mut problems), problems)
 }
 
 /// `text` must have exactly these problems.

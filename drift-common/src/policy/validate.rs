@@ -8,7 +8,7 @@ use std::{
 use semver::Version;
 
 use super::{
-    Document, Policy, PolicyVersion, Problem, Problems, Spanned, source::Place, suggest,
+    Document, Policy, PolicyVersion, Problem, Problems, Spanned, closure, source::Place, suggest,
     unsupported,
 };
 use crate::escape;
@@ -19,15 +19,33 @@ pub struct Lineage {
     pub policy: Policy,
     /// From the oldest to the newest.
     pub versions: Vec<PolicyVersion>,
-    active: usize,
+    /// The number of the version that is active.
+    pub(super) active: usize,
 }
 
 impl Lineage {
-    /// The version that the policy says is active.
+    /// The version that is active here: what the policy says, or what is held instead.
     pub fn active(&self) -> &PolicyVersion {
         &self.versions[self.active]
     }
+
+    /// The number of a version, if it is there. Build metadata does not count.
+    pub fn position(&self, version: &Version) -> Option<usize> {
+        let same = |other: &PolicyVersion| other.version.value.cmp_precedence(version).is_eq();
+        self.versions.iter().position(same)
+    }
 }
+
+/// A version that a policy has on this node instead of the one its Policy says, for as long as that says the same.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Hold {
+    pub version: Version,
+    /// The `activeVersion` that it takes the place of. Another one releases the hold.
+    pub instead_of: Version,
+}
+
+/// By the names of the policies.
+pub type Holds = BTreeMap<String, Hold>;
 
 /// All policies of `documents`, by name, each with its versions. `None` where there are `problems`, those found before and those found here:
 ///
@@ -35,10 +53,47 @@ impl Lineage {
 /// * a version of no policy, an active version that is not there;
 /// * a path declared twice by a version, or by the active versions of two policies;
 /// * a path declared beneath another one, which is no directory;
+/// * active versions that do not fit together: see `dependencies`;
 /// * what the agent does not act on yet.
 ///
 /// Where documents were refused before, one that is missing here proves nothing, and is not said.
-pub fn validate(documents: Vec<Document>, problems: &mut Problems) -> Option<Vec<Lineage>> {
+pub fn validate(
+    documents: Vec<Document>,
+    holds: &Holds,
+    problems: &mut Problems,
+) -> Option<Vec<Lineage>> {
+    let complete = problems.is_empty();
+    let lineages = gathered(documents, holds, problems);
+    let active = lineages
+        .iter()
+        .enumerate()
+        .flat_map(|(index, lineage)| claims(index, lineage.active()))
+        .collect();
+    conflicts(active, problems, |claim, first| {
+        let of = |claim: &Claim<'_>| &lineages[claim.owner];
+        if claim.owner == first.owner {
+            return None;
+        }
+        two_policies(claim, of(claim), first, of(first))
+    });
+    // With a policy or a version missing that was said, what needs it would be said again.
+    if complete && problems.is_empty() {
+        closure::check(&lineages, problems);
+    }
+    problems.is_empty().then_some(lineages)
+}
+
+/// [`validate`] without the question whether the active versions fit together: for choosing others.
+pub fn lineages(
+    documents: Vec<Document>,
+    holds: &Holds,
+    problems: &mut Problems,
+) -> Option<Vec<Lineage>> {
+    let lineages = gathered(documents, holds, problems);
+    problems.is_empty().then_some(lineages)
+}
+
+fn gathered(documents: Vec<Document>, holds: &Holds, problems: &mut Problems) -> Vec<Lineage> {
     let complete = problems.is_empty();
     let mut policies: BTreeMap<String, Policy> = BTreeMap::new();
     let mut versions: Vec<PolicyVersion> = Vec::new();
@@ -70,20 +125,7 @@ pub fn validate(documents: Vec<Document>, problems: &mut Problems) -> Option<Vec
     if complete {
         orphans(&policies, &versions, problems);
     }
-    let lineages = gather(policies, versions, complete, problems);
-    let active = lineages
-        .iter()
-        .enumerate()
-        .flat_map(|(index, lineage)| claims(index, lineage.active()))
-        .collect();
-    conflicts(active, problems, |claim, first| {
-        let of = |claim: &Claim<'_>| &lineages[claim.owner];
-        if claim.owner == first.owner {
-            return None;
-        }
-        two_policies(claim, of(claim), first, of(first))
-    });
-    problems.is_empty().then_some(lineages)
+    gather(policies, versions, holds, complete, problems)
 }
 
 fn twice(message: String, at: &Place, first: &Place) -> Problem {
@@ -164,6 +206,7 @@ fn orphans(
 fn gather(
     policies: BTreeMap<String, Policy>,
     versions: Vec<PolicyVersion>,
+    holds: &Holds,
     complete: bool,
     problems: &mut Problems,
 ) -> Vec<Lineage> {
@@ -178,9 +221,13 @@ fn gather(
         let mut versions = of.remove(&name).unwrap_or_default();
         versions.sort_by(|a, b| a.version.value.cmp(&b.version.value));
         let wanted = &policy.active_version;
+        let held = holds
+            .get(&name)
+            .filter(|hold| hold.instead_of == wanted.value);
+        let number = held.map_or(&wanted.value, |hold| &hold.version);
         let active = versions
             .iter()
-            .position(|version| version.version.value == wanted.value);
+            .position(|version| version.version.value == *number);
         if let Some(active) = active {
             lineages.push(Lineage {
                 policy,
@@ -191,8 +238,13 @@ fn gather(
             let shown = escape::name(&name);
             let problem = wanted
                 .at
-                .problem(format!("{shown} has no version {}", wanted.value));
-            problems.push(if versions.is_empty() {
+                .problem(format!("{shown} has no version {number}"));
+            problems.push(if held.is_some() {
+                problem.help(format!(
+                    "this node holds {shown} there instead of {}: put its PolicyVersion back, or say another activeVersion",
+                    wanted.value
+                ))
+            } else if versions.is_empty() {
                 problem.help(format!("there is no PolicyVersion with `policy: {name}`"))
             } else {
                 let there = versions.iter().map(|version| &version.version.value);

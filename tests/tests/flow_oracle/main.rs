@@ -1,7 +1,7 @@
 //! Random things happen to a random tree of which random things are declared. A model in memory, which shares no code with the agent, says what
 //! drift there must be: none is missed, none is false. Then all is healed, and what healing promises must hold.
 //!
-//! `cargo xtask sweep` is the long run of it.
+//! `cargo xtask sweep oracle` is the long run of it.
 
 mod declaration;
 mod heal;
@@ -74,7 +74,7 @@ fn sequence(
     }
     let shown = root.display().to_string();
     fs::write(policies.join("p.yaml"), policy(declaration, &shown))?;
-    let snapshot = declare::load(&policies, Path::new("/"), None);
+    let snapshot = declare::load(&policies, Path::new("/"), None, &declare::Holds::new());
     let snapshot = snapshot.map_err(|why| anyhow::anyhow!("{why}"))?;
     ensure!(
         snapshot.files.len() == declaration.len(),

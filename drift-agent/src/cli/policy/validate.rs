@@ -31,7 +31,13 @@ impl Validate {
         let Validate { folder, host } = self;
         let identified = folder.identify()?;
         if host {
-            declare::load(&folder.policies, Path::new("/"), None).map_err(|why| refused(&why))?;
+            declare::load(
+                &folder.policies,
+                Path::new("/"),
+                None,
+                &declare::Holds::new(),
+            )
+            .map_err(|why| refused(&why))?;
         }
         let versions: usize = identified.iter().map(|policy| policy.versions.len()).sum();
         let s = |count: usize| if count == 1 { "" } else { "s" };

@@ -28,7 +28,14 @@ pub(super) fn table(status: &Status, zone: &TimeZone) -> String {
         Health::NoAgent => left(&status.policies),
         Health::Healthy | Health::Drifting | Health::Degraded => running(&status.policies, zone),
     };
-    text + &columns(&rows)
+    text += &columns(&rows);
+    let sentences = status.policies.iter().flat_map(PolicyStatus::sentences);
+    for (index, sentence) in sentences.enumerate() {
+        text += if index == 0 { "\n  " } else { "  " };
+        text += &printable(&sentence);
+        text.push('\n');
+    }
+    text
 }
 
 /// One line: the node and the agent.

@@ -9,7 +9,7 @@ use tokio::time::{Duration, Instant, timeout};
 
 use super::*;
 use crate::declare::{
-    look,
+    Holds, look,
     tests::{ONE, POLICY, Place, content as declared_content, version},
 };
 
@@ -27,13 +27,19 @@ impl Watched {
         let place = Place::new();
         place.write("policies/web.yaml", web("file: blobs/a"));
         place.write("policies/blobs/a", "a");
-        let basis = look(&place.policies(), &place.root(), None).1;
+        let basis = look(&place.policies(), &place.root(), None, &Holds::new()).1;
         let changes = Changes::new(basis, may_notify, Duration::from_millis(100));
         Self { place, changes }
     }
 
     fn look(&mut self) {
-        let basis = look(&self.place.policies(), &self.place.root(), None).1;
+        let basis = look(
+            &self.place.policies(),
+            &self.place.root(),
+            None,
+            &Holds::new(),
+        )
+        .1;
         self.changes.rebase(basis);
     }
 
@@ -182,7 +188,7 @@ async fn swapped_links_are_noticed() {
     release(2);
     place.link("releases/1", "current");
     let folder = place.path("current/policies");
-    let look = || look(&folder, &place.root(), None);
+    let look = || look(&folder, &place.root(), None, &Holds::new());
     let content = || {
         declared_content(&look().0.expect("a snapshot").files[0])
             .bytes
@@ -231,7 +237,7 @@ async fn swapped_links_are_noticed() {
 async fn what_changed_before_it_was_watched_is_noticed() {
     let place = Place::new();
     place.write("policies/web.yaml", web("file: blobs/a"));
-    let basis = look(&place.policies(), &place.root(), None).1;
+    let basis = look(&place.policies(), &place.root(), None, &Holds::new()).1;
     place.write("policies/blobs/a", "a");
     let mut changes = Changes::since(basis);
     let noticed = timeout(DEADLINE, changes.changed()).await;
@@ -289,7 +295,7 @@ fn only_what_matters_in_a_directory_wakes() {
         "policies/web.yaml",
         POLICY.to_owned() + "---\n" + &version(ONE),
     );
-    let basis = look(&place.policies(), &place.root(), None).1;
+    let basis = look(&place.policies(), &place.root(), None, &Holds::new()).1;
     let ways = Ways::to(&basis);
     let policies = fs::canonicalize(place.policies()).expect("there");
     let interest = &ways.dirs[&policies];

@@ -14,7 +14,7 @@ use drift_common::policy::{Acl, FileCapabilities};
 use super::{HARD_LINKS, MASS_DRIFTS, MODES, REDACTS, SEVERITIES};
 use crate::declare::{
     ActivePolicy, Attribute, Attributes, Backoff, Compare, Content, Declared, Exhaustive, Expect,
-    Fight, Flags, Globs, Guard, Position, Snapshot, Target, resolve::belongings,
+    Fight, Flags, Globs, Guard, Position, Snapshot, Target, Terms, resolve::belongings,
 };
 
 /// Reads what [`super::write`] wrote. `None`: that is not what stands there.
@@ -128,7 +128,13 @@ impl<'b> Rest<'b> {
             }))
         })?;
         belongings(&mut files);
-        Some(Snapshot { files, policies })
+        // Who compares only changes no versions.
+        let terms = policies.iter().map(|policy| Terms::of(policy)).collect();
+        Some(Snapshot {
+            files,
+            policies,
+            terms,
+        })
     }
 
     fn guard(&mut self) -> Option<Guard> {

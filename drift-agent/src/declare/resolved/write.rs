@@ -72,7 +72,12 @@ impl Out<'_> {
     // All fields by name: one that is new must be written too.
 
     pub(super) fn snapshot(&mut self, snapshot: &Snapshot) -> io::Result<()> {
-        let Snapshot { files, policies } = snapshot;
+        let Snapshot {
+            files,
+            policies,
+            // Who compares only changes no versions.
+            terms: _,
+        } = snapshot;
         self.number(policies.len())?;
         for policy in policies {
             let ActivePolicy {

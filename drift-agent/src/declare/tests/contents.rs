@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Content, Mode, POLICY, Place, Target, content, load, load_digests, version};
+use super::{Content, Holds, Mode, POLICY, Place, Target, content, load, load_digests, version};
 
 fn declares(files: &str) -> Place {
     let place = Place::new();
@@ -48,7 +48,8 @@ fn a_file_may_say_otherwise_than_its_policy_and_the_command_line_than_both() {
         "    - {path: /1, content: {inline: a}, onDrift: observe}\n    - {path: /2, content: {inline: a}}\n",
     );
     let modes = |asked| {
-        let snapshot = load(&place.policies(), &place.root(), asked).expect("a snapshot");
+        let snapshot =
+            load(&place.policies(), &place.root(), asked, &Holds::new()).expect("a snapshot");
         [snapshot.files[0].on_drift, snapshot.files[1].on_drift]
     };
     assert_eq!(modes(None), [Mode::Observe, Mode::Heal]);

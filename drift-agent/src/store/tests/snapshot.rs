@@ -119,7 +119,8 @@ spec: {activeVersion: 1.0.0}
     fs::write(policies.path().join("contents/unused"), "unused").expect("write");
     fs::write(policies.path().join("web.yaml"), text).expect("write");
     let host = folder();
-    let (declared, mut basis) = declare::look(policies.path(), host.path(), None);
+    let (declared, mut basis) =
+        declare::look(policies.path(), host.path(), None, &declare::Holds::new());
     let declared = declared.expect("valid");
     let store = open(dir.path());
     let sources = basis.take_sources();
@@ -129,7 +130,8 @@ spec: {activeVersion: 1.0.0}
         .restore(policies.path())
         .expect("restored")
         .expect("there");
-    let again = declare::load(&restored.folder, host.path(), None).expect("valid");
+    let again =
+        declare::load(&restored.folder, host.path(), None, &declare::Holds::new()).expect("valid");
     assert_eq!(again.policies, declared.policies);
     for (again, declared) in again.files.iter().zip(&declared.files) {
         assert_eq!(again.path, declared.path);
@@ -311,7 +313,12 @@ fn a_content_named_by_its_digest_may_be_one_that_was_kept() {
         .last_good(policies.path())
         .expect("whole")
         .expect("one");
-    let snapshot = declare::load(&restored.folder, Path::new("/"), None);
+    let snapshot = declare::load(
+        &restored.folder,
+        Path::new("/"),
+        None,
+        &declare::Holds::new(),
+    );
     assert_eq!(snapshot.expect("good").files.len(), 1);
     // A file that is there and holds something else is a mistake to be told.
     fs::write(&file, "other").expect("written");

@@ -6,7 +6,7 @@ use semver::Version;
 
 use super::scalar;
 use crate::policy::{
-    Backoff, Fight, Guard, MassDrift, Mode, Policy,
+    Backoff, Fight, Guard, MassDrift, Mode, OnRemove, Policy,
     decode::{Cursor, Decoder},
     shape::{self, MAX_HEALS, MAX_PER_MINUTE},
     source::Spanned,
@@ -15,6 +15,7 @@ use crate::policy::{
 pub(super) struct Spec {
     active_version: Spanned<Version>,
     mode: Mode,
+    on_remove: OnRemove,
     guard: Guard,
 }
 
@@ -23,12 +24,14 @@ impl Spec {
         let Self {
             active_version,
             mode,
+            on_remove,
             guard,
         } = self;
         Policy {
             name,
             active_version,
             mode,
+            on_remove,
             guard,
         }
     }
@@ -40,11 +43,15 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
     let mode = fields.optional(decoder, "mode", |decoder, mode| {
         decoder.word(mode, "mode", &Mode::ALL)
     });
+    let on_remove = fields.optional(decoder, "onRemove", |decoder, rule| {
+        decoder.word(rule, "rule", &OnRemove::ALL)
+    });
     let guard = fields.optional(decoder, "guard", guard);
     fields.end(decoder);
     Some(Spec {
         active_version: active_version?,
         mode: mode.unwrap_or_default(),
+        on_remove: on_remove.unwrap_or_default(),
         guard: guard.unwrap_or_default(),
     })
 }

@@ -127,8 +127,6 @@ fn what_nobody_acts_on_yet_is_refused() {
         - {reload: nginx.service}
   environment:
     - {process: /usr/bin/app, variables: [{name: LANG, value: C}, {name: X, absent: true}]}
-  dependencies:
-    - {policy: base, version: 1.2.0}
 ",
     );
     check(
@@ -145,13 +143,6 @@ error: `environment` is not supported yet
     |
  13 |     - {process: /usr/bin/app, variables: [{name: LANG, value: C}, {name: X, absent: true}]}
     |                 ^^^^^^^^^^^^
-    = this drift-agent would not act on it: remove it, or use one that does
-
-error: `dependencies` is not supported yet
-   --> p.yaml:15:16
-    |
- 15 |     - {policy: base, version: 1.2.0}
-    |                ^^^^
     = this drift-agent would not act on it: remove it, or use one that does",
     );
 }

@@ -277,14 +277,18 @@ fn document() -> impl Strategy<Value = Document> {
             mass_drift,
         },
     );
-    let policy = (name(), number(), mode, guard).prop_map(|(name, version, mode, guard)| {
-        Document::Policy(Policy {
-            name: spanned(name),
-            active_version: spanned(version),
-            mode,
-            guard,
-        })
-    });
+    let on_remove = select(vec![OnRemove::Leave, OnRemove::Remove]);
+    let policy = (name(), number(), mode, on_remove, guard).prop_map(
+        |(name, version, mode, on_remove, guard)| {
+            Document::Policy(Policy {
+                name: spanned(name),
+                active_version: spanned(version),
+                mode,
+                on_remove,
+                guard,
+            })
+        },
+    );
     prop_oneof![version, policy]
 }
 

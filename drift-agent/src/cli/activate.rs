@@ -1,0 +1,215 @@
+//! `drift-agent activate` and `drift-agent rollback`: another version on this node, whole or not at all.
+
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::SystemTime,
+};
+
+use anyhow::{Context, Result, bail};
+use clap::Args;
+
+use super::{run::lock, state::StateFolder};
+use crate::{
+    declare::Snapshot,
+    heal,
+    observe::Host,
+    serve::{AskError, Body, Request, ask},
+    store::{DEFAULT_QUOTA, Store},
+    switch::{self, Answer, Decision, Demand, Wish},
+};
+
+/// Give a policy another version on this node, with all that has to move along, whole or not at all.
+///
+/// What its version needs, and what needs it, moves along so that all fits; where nothing fits, nothing happens and the way to what does not is
+/// shown. Files are written where the policy heals. It holds until the Policy says another `activeVersion`.
+#[derive(Debug, Args)]
+#[command(after_help = ACTIVATE_EXAMPLES)]
+pub struct Activate {
+    policy: String,
+    version: String,
+    #[command(flatten)]
+    common: Common,
+}
+
+/// Go back to the version that was good before, with all that has to move along, whole or not at all.
+///
+/// As `activate`, to the last good version, or else to the one that was active before.
+#[derive(Debug, Args)]
+#[command(after_help = ROLLBACK_EXAMPLES)]
+pub struct Rollback {
+    policy: String,
+    /// Go back to this version.
+    #[arg(long, value_name = "VERSION")]
+    to: Option<String>,
+    #[command(flatten)]
+    common: Common,
+}
+
+#[derive(Debug, Args)]
+struct Common {
+    /// Folder of policy files (*.yaml, *.yml), where no agent runs. One that runs knows its own.
+    #[arg(long, value_name = "DIR")]
+    policies: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateFolder,
+    /// Why: kept, and shown with the version.
+    #[arg(long, value_name = "TEXT", default_value = "no reason given")]
+    reason: String,
+    /// Only say what would happen.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+macro_rules! after_help {
+    ($examples:literal) => {
+        concat!(
+            "\
+Status:
+  0   it is so, or would be (--dry-run)
+  10  the policies do not allow it: there is no such version, or none that fits
+  1   something else went wrong: nothing has changed, or it says what has
+
+Examples:
+",
+            $examples
+        )
+    };
+}
+
+const ACTIVATE_EXAMPLES: &str = after_help!(
+    "  sudo drift-agent activate web 2.0.0 --dry-run
+  sudo drift-agent activate web 2.0.0 --reason 'ticket 4711'"
+);
+const ROLLBACK_EXAMPLES: &str = after_help!(
+    "  sudo drift-agent rollback web --reason 'slow answers'
+  sudo drift-agent rollback web --to 1.0.0 --policies policies"
+);
+
+impl Activate {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// It could not be tried.
+    pub fn run(self) -> Result<ExitCode> {
+        self.common.run(self.policy, Wish::Activate(self.version))
+    }
+}
+
+impl Rollback {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// It could not be tried.
+    pub fn run(self) -> Result<ExitCode> {
+        let wish = self.to.map_or(Wish::Back, Wish::Return);
+        self.common.run(self.policy, wish)
+    }
+}
+
+impl Common {
+    fn run(self, policy: String, wish: Wish) -> Result<ExitCode> {
+        let Common {
+            policies,
+            state,
+            reason,
+            dry_run,
+        } = self;
+        let demand = Demand {
+            policy,
+            wish,
+            by: who(),
+            reason: first_line(&reason),
+        };
+        let state = state.path()?;
+        let answer = match ask(&state, Request::Version(Box::new(demand.clone()), dry_run)) {
+            Ok(Body::Version(answer)) => answer,
+            Ok(Body::Error(refusal)) => return Err(AskError::Refused(refusal).into()),
+            Ok(Body::Status(_)) => return Err(AskError::Unknown.into()),
+            Err(AskError::NoAgent) => {
+                let policies = policies.context(
+                    "no agent runs with this state folder: say where the policies are, with --policies DIR, and it is done without one",
+                )?;
+                alone(&state, &policies, &demand, dry_run)?
+            }
+            Err(error) => return Err(error.into()),
+        };
+        if answer.status == 0 {
+            super::policy::print(&answer.text)?;
+        } else {
+            super::complain(answer.text.trim_end());
+        }
+        Ok(ExitCode::from(answer.status))
+    }
+}
+
+/// Who asks, as far as it is known.
+fn who() -> String {
+    let uid = rustix::process::getuid().as_raw();
+    match std::env::var("SUDO_USER") {
+        Ok(user) if !user.is_empty() => format!("{} (uid {uid})", first_line(&user)),
+        _ => format!("uid {uid}"),
+    }
+}
+
+fn first_line(text: &str) -> String {
+    const MOST: usize = 500;
+    let line = text.lines().next().unwrap_or_default();
+    line.chars().take(MOST).collect()
+}
+
+/// Without an agent: this process holds the state folder, and does it.
+fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Result<Answer> {
+    let _lock = lock(state)?;
+    let store = Store::open(state, DEFAULT_QUOTA)?;
+    for note in store.notes() {
+        super::complain(&format!("{note}."));
+    }
+    let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+    if !dry_run && let Some(earlier) = heal::recover(&host, &store)? {
+        for note in &earlier.notes {
+            super::complain(&format!("{note}."));
+        }
+        if let Some((path, error)) = earlier.left.first() {
+            bail!(
+                "{} is left to do: {error}",
+                drift_common::escape::path(path)
+            );
+        }
+    }
+    let (before, _) = store.look(policies, Path::new("/"), None);
+    // Where what is active does not fit, or is not there: that is what the command may be for. Then nothing is known of what goes.
+    let before: Snapshot = before.unwrap_or_default();
+    let decided = switch::choose(&store, policies, None, demand, SystemTime::now());
+    let Decision {
+        moves,
+        holding,
+        snapshot,
+        mut basis,
+    } = match decided {
+        Ok(decision) => decision,
+        Err(error) => return Ok(Answer::failed(&error)),
+    };
+    if moves.is_empty() {
+        return Ok(Answer::already(demand));
+    }
+    if dry_run {
+        let steps = switch::steps(&host, &before, &snapshot, &moves);
+        return Ok(Answer::rehearsed(&moves, steps));
+    }
+    match switch::perform(&host, &store, &before, &snapshot, &moves, holding) {
+        Ok(switched) => {
+            let in_force = store.in_force(policies, &snapshot, basis.take_sources());
+            if let Err(error) = store.keep(&in_force) {
+                super::complain(&format!(
+                    "The policies in force are not kept for a start without them: {error}."
+                ));
+            }
+            Ok(Answer::done(&switched))
+        }
+        Err(error) => {
+            switch::note_failure(&store, demand, &moves, &error);
+            Ok(Answer::failed(&error))
+        }
+    }
+}

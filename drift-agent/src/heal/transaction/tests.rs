@@ -1,0 +1,358 @@
+//! Whole or not at all.
+
+mod shared;
+
+use std::{
+    collections::BTreeMap,
+    fs,
+    os::unix::fs::{PermissionsExt, symlink},
+    path::Path,
+};
+
+use tempfile::TempDir;
+
+use super::*;
+use crate::{
+    compare::differences,
+    declare::{Target, sample},
+    heal::temporary_name,
+    observe::observe,
+    store::{Change, DEFAULT_QUOTA, Entry, Over},
+};
+
+struct Place {
+    dir: TempDir,
+    host: Host,
+    store: Store,
+}
+
+impl Place {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().unwrap();
+        let state = dir.path().join("state");
+        fs::create_dir(&state).unwrap();
+        fs::create_dir(dir.path().join("tree")).unwrap();
+        let store = Store::open(&state, DEFAULT_QUOTA).unwrap();
+        Self {
+            dir,
+            host: Host::new(Path::new("/")).unwrap(),
+            store,
+        }
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().join("tree").join(name)
+    }
+
+    fn put(&self, name: &str, target: Target) -> Step {
+        Step::Put {
+            declared: Arc::new(sample::declared(self.at(name), target)),
+            like: None,
+            source: Source::Declared,
+        }
+    }
+
+    fn run(&self, steps: Vec<Step>) -> Result<Finished, TransactionError> {
+        let transaction = Transaction {
+            moves: vec![moved()],
+            holding: held(),
+            steps,
+        };
+        run(&self.host, &self.store, transaction)
+    }
+
+    /// Everything beneath the tree: what it holds, or where it leads.
+    fn tree(&self) -> BTreeMap<String, String> {
+        fn walk(dir: &Path, under: &str, all: &mut BTreeMap<String, String>) {
+            for entry in fs::read_dir(dir).unwrap() {
+                let entry = entry.unwrap();
+                let name = format!("{under}{}", entry.file_name().display());
+                let file_type = entry.file_type().unwrap();
+                let shown = if file_type.is_dir() {
+                    walk(&entry.path(), &format!("{name}/"), all);
+                    "directory".to_owned()
+                } else if file_type.is_symlink() {
+                    format!("-> {}", fs::read_link(entry.path()).unwrap().display())
+                } else {
+                    fs::read_to_string(entry.path()).unwrap()
+                };
+                all.insert(name, shown);
+            }
+        }
+        let mut all = BTreeMap::new();
+        walk(&self.at(""), "", &mut all);
+        all
+    }
+
+    #[track_caller]
+    fn holds(&self, expected: &[(&str, &str)]) {
+        let expected = expected
+            .iter()
+            .map(|(name, what)| ((*name).to_owned(), (*what).to_owned()));
+        assert_eq!(self.tree(), expected.collect());
+        assert_eq!(self.store.journal().unwrap(), None, "a journal is left");
+    }
+}
+
+fn moved() -> Moved {
+    Moved {
+        policy: "p".into(),
+        from: "1.0.0".into(),
+        to: "2.0.0".into(),
+    }
+}
+
+/// Something that can be told from nothing.
+fn held() -> Holding {
+    let mut holding = Holding::default();
+    holding.failed("p", "3.0.0", "x", "y", std::time::UNIX_EPOCH);
+    holding
+}
+
+#[test]
+fn every_target_takes_its_place_and_nothing_is_left() {
+    let place = Place::new();
+    fs::write(place.at("file"), "old").unwrap();
+    fs::write(place.at("was-file"), "old").unwrap();
+    fs::create_dir(place.at("was-directory")).unwrap();
+    symlink("nowhere", place.at("was-link")).unwrap();
+    fs::write(place.at("gone"), "old").unwrap();
+    fs::create_dir(place.at("conf.d")).unwrap();
+    let mut attributes = sample::declared(place.at("conf.d"), Target::Directory(None));
+    attributes.mode = Some(0o750);
+    let finished = place
+        .run(vec![
+            place.put("file", sample::file(b"new")),
+            place.put("new/sub/file", sample::file(b"new")),
+            place.put("new", Target::Directory(None)),
+            place.put("was-file", Target::Directory(None)),
+            place.put("was-directory", sample::file(b"new")),
+            place.put("was-link", sample::file(b"new")),
+            place.put("link", Target::Symlink("there".into())),
+            place.put("gone", Target::Absent),
+            Step::Attributes(Arc::new(attributes)),
+            Step::Remove(place.at("never/there")),
+        ])
+        .unwrap();
+    assert!(finished.left.is_empty(), "{finished:?}");
+    place.holds(&[
+        ("conf.d", "directory"),
+        ("file", "new"),
+        ("link", "-> there"),
+        ("new", "directory"),
+        ("new/sub", "directory"),
+        ("new/sub/file", "new"),
+        ("was-directory", "new"),
+        ("was-file", "directory"),
+        ("was-link", "new"),
+    ]);
+    let mode = fs::metadata(place.at("conf.d")).unwrap().permissions();
+    assert_eq!(mode.mode() & 0o7777, 0o750);
+    assert_eq!(place.store.holding(), held());
+}
+
+#[test]
+fn where_one_path_cannot_be_staged_nothing_has_changed() {
+    for (name, target) in [
+        ("full", sample::file(b"new")),
+        ("full", Target::Absent),
+        ("file/beneath", sample::file(b"new")),
+        ("link/beneath", sample::file(b"new")),
+    ] {
+        let place = Place::new();
+        fs::write(place.at("file"), "old").unwrap();
+        fs::create_dir(place.at("full")).unwrap();
+        fs::write(place.at("full/of"), "old").unwrap();
+        symlink("full", place.at("link")).unwrap();
+        let before = place.tree();
+        let steps = vec![
+            place.put("file", sample::file(b"new")),
+            place.put("made/for/it", sample::file(b"new")),
+            place.put("other-link", Target::Symlink("there".into())),
+            place.put(name, target),
+        ];
+        let error = place.run(steps).unwrap_err();
+        let TransactionError::Stage { path, .. } = &error else {
+            panic!("{error}")
+        };
+        assert_eq!(*path, place.at(name));
+        assert_eq!(place.tree(), before, "{name}");
+        assert_eq!(place.store.journal().unwrap(), None);
+        assert_eq!(place.store.holding(), Holding::default());
+    }
+}
+
+#[test]
+fn what_nobody_may_change_is_found_before_anything_has_changed() {
+    let place = Place::new();
+    fs::write(place.at("file"), "old").unwrap();
+    fs::write(place.at("held"), "old").unwrap();
+    let chattr = |flag: &str| {
+        let mut chattr = std::process::Command::new("chattr");
+        let status = chattr.arg(flag).arg(place.at("held")).status();
+        status.is_ok_and(|status| status.success())
+    };
+    if !chattr("+i") {
+        eprintln!("SKIPPED: chattr +i does not work here (FS_IOC_SETFLAGS)");
+        return;
+    }
+    let result = place.run(vec![
+        place.put("file", sample::file(b"new")),
+        place.put("held", sample::file(b"new")),
+    ]);
+    assert!(chattr("-i"));
+    assert_eq!(result.unwrap_err().reason(), "not-permitted");
+    place.holds(&[("file", "old"), ("held", "old")]);
+}
+
+/// As a kill after the commit has left it: `done` of these have taken their names.
+fn committed(place: &Place, steps: &[Step], stage: Stage, done: usize) {
+    let mut notes = Vec::new();
+    let directories = stage::missing(&place.host, steps);
+    let mut journal = Journal {
+        stage: Stage::Intended,
+        moves: vec![moved()],
+        holding: held(),
+        directories: directories
+            .into_iter()
+            .map(|path| Directory { path })
+            .collect(),
+        entries: steps.iter().map(stage::entry).collect(),
+    };
+    place.store.write_journal(&journal).unwrap();
+    stage::all(&place.host, steps, &mut notes, &mut Vec::new()).unwrap();
+    journal.stage = stage;
+    place.store.write_journal(&journal).unwrap();
+    let entries = journal.entries.drain(..done).collect();
+    let part = Journal { entries, ..journal };
+    assert!(apply::all(&place.host, &part, false).is_empty());
+}
+
+fn three(place: &Place) -> Vec<Step> {
+    fs::write(place.at("a"), "old").unwrap();
+    fs::write(place.at("b"), "old").unwrap();
+    vec![
+        place.put("a", sample::file(b"new")),
+        place.put("b", Target::Directory(None)),
+        place.put("made/c", sample::file(b"new")),
+    ]
+}
+
+#[test]
+fn what_was_not_committed_is_dropped_and_what_was_comes_to_its_end_however_often() {
+    for done in 0..=3 {
+        let place = Place::new();
+        let steps = three(&place);
+        committed(&place, &steps, Stage::Committed, done);
+        for again in 0..3 {
+            let finished = recover(&place.host, &place.store).unwrap();
+            assert_eq!(finished.is_some(), again == 0, "{done}");
+            place.holds(&[
+                ("a", "new"),
+                ("b", "directory"),
+                ("made", "directory"),
+                ("made/c", "new"),
+            ]);
+            assert_eq!(place.store.holding(), held());
+        }
+    }
+    let place = Place::new();
+    let steps = three(&place);
+    committed(&place, &steps, Stage::Intended, 0);
+    let finished = recover(&place.host, &place.store).unwrap().unwrap();
+    assert!(finished.notes[0].contains("dropped: `p` 1.0.0 -> 2.0.0"));
+    place.holds(&[("a", "old"), ("b", "old")]);
+    assert_eq!(place.store.holding(), Holding::default());
+}
+
+#[test]
+fn another_process_does_not_decide_what_takes_a_name() {
+    let place = Place::new();
+    let steps = three(&place);
+    committed(&place, &steps, Stage::Committed, 0);
+    let staged = place.at("").join(temporary_name(&place.at("a")));
+    fs::write(&staged, "planted").unwrap();
+    let finished = recover(&place.host, &place.store).unwrap().unwrap();
+    // The second try finds nothing staged: the look that follows tells that the path is not as declared.
+    assert!(finished.left.is_empty(), "{finished:?}");
+    assert_eq!(fs::read_to_string(place.at("a")).unwrap(), "old");
+    assert!(!staged.exists());
+    let Step::Put { declared, .. } = &steps[0] else {
+        panic!("a file")
+    };
+    let observed = observe(&place.host, declared, None, &mut |_| {});
+    assert!(!differences(declared, &observed).is_empty());
+}
+
+#[test]
+fn what_cannot_be_done_after_the_commit_is_left_said_and_done_later() {
+    let place = Place::new();
+    let steps = three(&place);
+    committed(&place, &steps, Stage::Committed, 0);
+    // Its directory becomes something else before the name is taken.
+    fs::rename(place.at("made"), place.at("away")).unwrap();
+    fs::write(place.at("made"), "in the way").unwrap();
+    let finished = recover(&place.host, &place.store).unwrap().unwrap();
+    assert_eq!(finished.left[0].0, place.at("made/c"), "{finished:?}");
+    assert_eq!(fs::read_to_string(place.at("a")).unwrap(), "new");
+    let error = place
+        .run(vec![place.put("a", sample::file(b"newer"))])
+        .unwrap_err();
+    assert_eq!(error.reason(), "earlier-unfinished");
+    assert_eq!(fs::read_to_string(place.at("a")).unwrap(), "new");
+    fs::remove_file(place.at("made")).unwrap();
+    fs::rename(place.at("away"), place.at("made")).unwrap();
+    place
+        .run(vec![place.put("a", sample::file(b"newer"))])
+        .unwrap();
+    place.holds(&[
+        ("a", "newer"),
+        ("b", "directory"),
+        ("made", "directory"),
+        ("made/c", "new"),
+    ]);
+}
+
+#[test]
+fn a_journal_that_cannot_be_believed_is_removed_and_said() {
+    let place = Place::new();
+    let path = place.dir.path().join("state/journal");
+    for bytes in [&b""[..], b"drift-journal-1 00\n{}", &[0xff; 300]] {
+        fs::write(&path, bytes).unwrap();
+        let finished = recover(&place.host, &place.store).unwrap().unwrap();
+        assert!(finished.notes[0].contains("it was removed"), "{finished:?}");
+        assert!(!path.exists());
+    }
+    symlink(place.at("nowhere"), &path).unwrap();
+    assert!(recover(&place.host, &place.store).unwrap().is_some());
+    assert!(fs::symlink_metadata(&path).is_err());
+}
+
+#[test]
+fn a_journal_says_paths_of_any_bytes() {
+    use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
+    let place = Place::new();
+    let path = place.at("").join(OsStr::from_bytes(b"\xff\n\x1b"));
+    let declared = Arc::new(sample::declared(&path, sample::file(b"new")));
+    let steps = [Step::Put {
+        declared,
+        like: None,
+        source: Source::Declared,
+    }];
+    committed(&place, &steps, Stage::Committed, 0);
+    let journal = place.store.journal().unwrap().unwrap();
+    let digest = blake3::hash(b"new").to_string();
+    let change = Change::File {
+        digest,
+        over: Over::Anything,
+    };
+    assert_eq!(
+        journal.entries,
+        [Entry {
+            path: path.clone(),
+            change
+        }]
+    );
+    recover(&place.host, &place.store).unwrap();
+    assert_eq!(fs::read(path).unwrap(), b"new");
+}
