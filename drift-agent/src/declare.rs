@@ -68,17 +68,6 @@ pub struct Terms {
     pub on_remove: OnRemove,
 }
 
-impl Terms {
-    /// Those of a policy that is at the version it says, and needs nobody.
-    fn of(policy: &ActivePolicy) -> Self {
-        Self {
-            said: policy.version.clone(),
-            rank: 0,
-            on_remove: OnRemove::default(),
-        }
-    }
-}
-
 /// What the active versions say about one path.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Declared {

@@ -12,7 +12,8 @@ use log::info;
 
 use self::{read::Rest, write::Out};
 use super::{
-    Basis, Compare, Declared, HardLinks, MassDrift, Mode, Redact, Severity, Snapshot, Target,
+    Basis, Compare, Declared, HardLinks, MassDrift, Mode, OnRemove, Redact, Severity, Snapshot,
+    Target,
 };
 use crate::kept::{self, Unusable};
 
@@ -152,6 +153,7 @@ const SEVERITIES: [Severity; 4] = [
 ];
 const REDACTS: [Redact; 3] = [Redact::None, Redact::Keys, Redact::All];
 const MASS_DRIFTS: [MassDrift; 2] = [MassDrift::Hold, MassDrift::Heal];
+const ON_REMOVES: [OnRemove; 2] = [OnRemove::Leave, OnRemove::Remove];
 const HARD_LINKS: [HardLinks; 2] = [HardLinks::Report, HardLinks::Allow];
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::{
 
 use drift_common::policy::{Acl, FileCapabilities};
 
-use super::{HARD_LINKS, MASS_DRIFTS, MODES, REDACTS, SEVERITIES};
+use super::{HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVERITIES};
 use crate::declare::{
     ActivePolicy, Attribute, Attributes, Backoff, Compare, Content, Declared, Exhaustive, Expect,
     Fight, Flags, Globs, Guard, Position, Snapshot, Target, Terms, resolve::belongings,
@@ -101,6 +101,13 @@ impl<'b> Rest<'b> {
                 guard: rest.guard()?,
             }))
         })?;
+        let terms = self.list(|rest| {
+            Some(Terms {
+                said: rest.string()?,
+                rank: rest.number()?,
+                on_remove: rest.place(&ON_REMOVES)?,
+            })
+        })?;
         let sources = self.list(|rest| Some(Arc::<Path>::from(rest.path()?)))?;
         let mut files = self.list(|rest| {
             let path = rest.path()?;
@@ -128,8 +135,6 @@ impl<'b> Rest<'b> {
             }))
         })?;
         belongings(&mut files);
-        // Who compares only changes no versions.
-        let terms = policies.iter().map(|policy| Terms::of(policy)).collect();
         Some(Snapshot {
             files,
             policies,

@@ -10,10 +10,10 @@ use std::{
 
 use drift_common::policy::{Acl, FileCapabilities};
 
-use super::{HARD_LINKS, MASS_DRIFTS, MODES, REDACTS, SEVERITIES};
+use super::{HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVERITIES};
 use crate::declare::{
     ActivePolicy, Attribute, Attributes, Backoff, Content, Declared, Exhaustive, Expect, Fight,
-    Flags, Guard, Position, Snapshot, Target,
+    Flags, Guard, Position, Snapshot, Target, Terms,
 };
 
 /// Writes values one after the other.
@@ -75,8 +75,7 @@ impl Out<'_> {
         let Snapshot {
             files,
             policies,
-            // Who compares only changes no versions.
-            terms: _,
+            terms,
         } = snapshot;
         self.number(policies.len())?;
         for policy in policies {
@@ -92,6 +91,17 @@ impl Out<'_> {
             self.bytes(digest.as_bytes())?;
             self.place(&MODES, mode)?;
             self.guard(guard)?;
+        }
+        self.number(terms.len())?;
+        for term in terms {
+            let Terms {
+                said,
+                rank,
+                on_remove,
+            } = term;
+            self.text(said.as_bytes())?;
+            self.number(*rank)?;
+            self.place(&ON_REMOVES, on_remove)?;
         }
         let mut sources: Vec<Arc<Path>> = files.iter().map(|file| file.at.file.clone()).collect();
         sources.sort();
