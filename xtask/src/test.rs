@@ -59,6 +59,16 @@ pub(crate) struct Args {
     args: Vec<OsString>,
 }
 
+impl Args {
+    /// All tests of this machine's kernel.
+    pub(crate) fn without_other_kernels() -> Self {
+        Self {
+            no_vmtest: true,
+            ..Self::default()
+        }
+    }
+}
+
 /// Programs that tests run, and Debian's packages they are in.
 const PROGRAMS: [(&str, &str); 7] = [
     ("strace", "strace"),
