@@ -14,12 +14,12 @@ use crate::{
 
 const EXAMPLES: &str = "\
 Examples:
-  sudo -E cargo xtask sweep oracle                        10,000 sequences; another seed each time
-  sudo -E cargo xtask sweep oracle --seed 1 --sequences 5 the same again
-  cargo xtask sweep crash                                 kill a change of versions at each of its calls
-  TMPDIR=/dev/shm cargo xtask sweep fault                 let each call fail, once and for good, with each error
+  sudo -E cargo xtask sweep oracle               10,000 sequences; another seed each time
+  cargo xtask sweep oracle --seed 1 --sequences 5   the same again
+  cargo xtask sweep crash                        kill a change of versions at each of its calls
+  TMPDIR=/dev/shm cargo xtask sweep fault       let each call fail, once and for good
 
-Each takes from half an hour to some hours. The tests themselves try a few of all of these.";
+Each takes from half an hour to some hours. The tests themselves try a few of the first two.";
 
 /// Try what can go wrong for as long as somebody has time, not a few times as the tests do.
 #[derive(Debug, clap::Args)]

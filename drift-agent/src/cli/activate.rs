@@ -177,9 +177,8 @@ fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Resul
             );
         }
     }
-    let (before, _) = store.look(policies, Path::new("/"), None);
-    // Where what is active does not fit, or is not there: that is what the command may be for. Then nothing is known of what goes.
-    let before: Snapshot = before.unwrap_or_default();
+    let look = || store.look(policies, Path::new("/"), None).0;
+    let before = look();
     let decided = switch::choose(&store, policies, None, demand, SystemTime::now());
     let Decision {
         moves,
@@ -193,6 +192,16 @@ fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Resul
     if moves.is_empty() {
         return Ok(Answer::already(demand));
     }
+    // The folder could be read for what is to be: what could not be read a moment ago may be readable now. Where what is active does not fit, or is not
+    // there, that is what the command may be for.
+    let before = before.or_else(|_| look());
+    let before: Snapshot = before.unwrap_or_else(|rejected| {
+        super::complain(&format!(
+            "What is active now cannot be told ({}): what is no longer declared stays.",
+            rejected.plain()
+        ));
+        Snapshot::default()
+    });
     if dry_run {
         let steps = switch::steps(&host, &before, &snapshot, &moves);
         return Ok(Answer::rehearsed(&moves, steps));
