@@ -13,6 +13,7 @@ mod content;
 mod folder;
 mod rejected;
 mod resolve;
+mod through;
 
 pub use accounts::Names;
 pub use attribute::{Attribute, Attributes, Expect};
@@ -26,6 +27,7 @@ pub use drift_common::policy::{
 };
 pub use folder::{MAX_BYTES, MAX_FILES};
 pub use rejected::Rejected;
+pub use through::{Link, Through};
 
 use self::{folder::Folder, resolve::Resolve};
 
@@ -57,6 +59,8 @@ pub struct ActivePolicy {
 pub struct Declared {
     /// Absolute, without `.`, `..`, empty components or a trailing slash. Any bytes but NUL.
     pub path: PathBuf,
+    /// `None`: no link may be on its way.
+    pub through: Option<Through>,
     pub policy: Arc<ActivePolicy>,
     pub target: Target,
     /// Permission bits with setuid, setgid and sticky (07777). `None`: left alone.

@@ -293,6 +293,7 @@ impl Walk<'_> {
             .extend(secret.map(|secret| (path.to_owned(), secret)));
         self.found.entries.push(Entry::File(FileSpec {
             path: self.spanned(path.to_owned()),
+            through: None,
             content: self.spanned(content),
             mode: Some(stat.mode),
             owner: Some(self.spanned(self.names.user(stat.uid))),
@@ -318,6 +319,7 @@ impl Walk<'_> {
     fn link(&mut self, path: &Path, stat: &Stat, target: PathBuf, attributes: Attributes) {
         self.found.entries.push(Entry::Link(SymlinkSpec {
             path: self.spanned(path.to_owned()),
+            through: None,
             target,
             owner: Some(self.spanned(self.names.user(stat.uid))),
             group: Some(self.spanned(self.names.group(stat.gid))),
@@ -334,6 +336,7 @@ impl Walk<'_> {
         let exhaustive = self.wanted.exhaustive.then(Exhaustive::default);
         self.found.entries.push(Entry::Directory(DirectorySpec {
             path: self.spanned(path.to_owned()),
+            through: None,
             mode: Some(stat.mode),
             owner: Some(self.spanned(self.names.user(stat.uid))),
             group: Some(self.spanned(self.names.group(stat.gid))),

@@ -139,13 +139,7 @@ fn start(settings: Settings) -> Result<()> {
         Err(rejected) => (last_good(&store, &settings, &rejected)?, Some(rejected)),
     };
     let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
-    pipeline::remove_leftovers(
-        &host,
-        snapshot
-            .files
-            .iter()
-            .map(|declared| declared.path.as_path()),
-    );
+    pipeline::remove_leftovers(&host, &snapshot.files);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .max_blocking_threads(32)

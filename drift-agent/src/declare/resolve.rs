@@ -19,7 +19,7 @@ use crate::{
 
 use super::{
     ActivePolicy, Attributes, Basis, Content, Declared, Exhaustive, Identified, Identity, Snapshot,
-    Target,
+    Target, Through,
     accounts::{Accounts, GROUPS, USERS},
     attribute::Names,
     content::{Bytes, Contents},
@@ -81,7 +81,10 @@ impl<'a> Resolve<'a> {
             let directories = directories.collect::<Vec<_>>();
             let absent = version.absent.iter().map(|absent| {
                 let said = (absent.on_drift, absent.severity);
-                Some(declared(&absent.path, &policy, Target::Absent, mode, said))
+                Some(Declared {
+                    through: absent.through.as_ref().map(Through::new),
+                    ..declared(&absent.path, &policy, Target::Absent, mode, said)
+                })
             });
             let others = links.into_iter().chain(directories).chain(absent);
             snapshot.files.extend(others.flatten().map(Arc::new));
@@ -151,6 +154,7 @@ impl<'a> Resolve<'a> {
         // Nobody acts on `after_heal` yet: validation refuses it.
         let FileSpec {
             path,
+            through,
             content: _,
             mode,
             owner,
@@ -207,6 +211,7 @@ impl<'a> Resolve<'a> {
             uid: uid?,
             gid: gid?,
             attributes: attributes?,
+            through: through.as_ref().map(Through::new),
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -219,6 +224,7 @@ impl<'a> Resolve<'a> {
     ) -> Option<Declared> {
         let SymlinkSpec {
             path,
+            through,
             target,
             owner,
             group,
@@ -246,6 +252,7 @@ impl<'a> Resolve<'a> {
             uid: uid?,
             gid: gid?,
             attributes: attributes?,
+            through: through.as_ref().map(Through::new),
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -258,6 +265,7 @@ impl<'a> Resolve<'a> {
     ) -> Option<Declared> {
         let DirectorySpec {
             path,
+            through,
             mode,
             owner,
             group,
@@ -292,6 +300,7 @@ impl<'a> Resolve<'a> {
             uid: uid?,
             gid: gid?,
             attributes: attributes?,
+            through: through.as_ref().map(Through::new),
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -333,6 +342,7 @@ fn declared(
 ) -> Declared {
     Declared {
         path: path.value.clone(),
+        through: None,
         policy: policy.clone(),
         target,
         mode: None,
@@ -346,28 +356,36 @@ fn declared(
     }
 }
 
-/// Tells each exhaustive directory what belongs into it, whichever policy declares that. `files` are sorted by path.
+/// Tells each exhaustive directory what belongs into it, whichever policy declares that: declared paths, by where they really are, and the links on
+/// their ways.
 fn belongings(files: &mut [Arc<Declared>]) {
-    for index in 0..files.len() {
-        let (before, rest) = files.split_at_mut(index + 1);
-        let Some(directory) = before.last_mut().and_then(Arc::get_mut) else {
-            continue; // nobody else holds them yet
-        };
+    let is_exhaustive = |file: &Arc<Declared>| matches!(file.target, Target::Directory(Some(_)));
+    if !files.iter().any(is_exhaustive) {
+        return;
+    }
+    let mut places: Vec<PathBuf> = Vec::with_capacity(files.len());
+    for file in files.iter() {
+        places.push(file.real().to_owned());
+        places.extend(file.links().iter().map(|link| link.path.clone()));
+    }
+    places.sort_unstable();
+    places.dedup();
+    for directory in files.iter_mut().filter_map(Arc::get_mut) {
+        let real = directory.real().to_owned();
         let Target::Directory(Some(exhaustive)) = &mut directory.target else {
             continue;
         };
-        for file in rest {
-            // What is beneath a path comes right after it.
-            let Ok(beneath) = file.path.strip_prefix(&directory.path) else {
+        // What is beneath a path comes right after it.
+        let beneath = &places[places.partition_point(|place| *place <= real)..];
+        for place in beneath {
+            let Ok(beneath) = place.strip_prefix(&real) else {
                 break;
             };
             let Some(name) = beneath.iter().next() else {
                 continue;
             };
             exhaustive.declared.insert(name.to_owned());
-            exhaustive
-                .declared
-                .insert(temporary_name(&directory.path.join(name)));
+            exhaustive.declared.insert(temporary_name(&real.join(name)));
         }
     }
 }

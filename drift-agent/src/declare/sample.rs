@@ -18,6 +18,7 @@ use crate::compare::structured::{Absence, Format, Keys, Meaning, Rules};
 pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
     Declared {
         path: path.into(),
+        through: None,
         policy: Arc::new(ActivePolicy {
             name: "p".into(),
             version: "1.0.0".into(),

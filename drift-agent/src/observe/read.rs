@@ -1,6 +1,6 @@
 //! The only reader of the host: what stands at a declared path, read once, stably.
 //!
-//! One walk to the parent directory without following links, one open, one read; `statx` before and after must agree. Nothing that stands there can make
+//! One walk to the parent directory without following links (`way`), one open, one read; `statx` before and after must agree. Nothing that stands there can make
 //! it hang or run on: FIFOs and devices are never opened, and a file larger than is declared possible is not read at all.
 
 use std::{
@@ -242,7 +242,6 @@ fn is_unsupported(declared: &Declared, readings: &[Reading], stat: &Stat) -> boo
 }
 
 fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
-    let path = &declared.path;
     let mut observed = Observed {
         found: Found::Absent,
         body: None,
@@ -252,12 +251,12 @@ fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_
         known: Known::default(),
         writers: 0,
     };
-    let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+    let Some(name) = declared.real().file_name() else {
         // The root directory: validation refuses it as a file's path.
         observed.found = Found::Other(FileType::Directory);
         return observed;
     };
-    let parent = match host.directory(parent, OFlags::PATH) {
+    let parent = match host.parent(declared, OFlags::PATH) {
         Ok(parent) => parent,
         Err(error) => {
             observed.found = in_the_way(error);
@@ -278,6 +277,10 @@ fn once(host: &Host, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_
     ) {
         Ok(found) => observed.found = found,
         Err(error) => observed.found = failed(&error),
+    }
+    // The way must still lead to what was read.
+    if host.links_hold(declared).is_err() {
+        observed.found = Found::Unstable;
     }
     observed
 }
@@ -558,6 +561,7 @@ fn file_type(mode: u32) -> FileType {
 }
 
 pub mod take;
+mod way;
 
 #[cfg(test)]
 mod tests;

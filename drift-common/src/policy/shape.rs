@@ -218,6 +218,12 @@ const PATH_BYTES: Field = may(
     ANY,
     "Instead of path, its base64: where it is not UTF-8.",
 );
+static A_LINK: Value = Value::Map(&LINK);
+const THROUGH: Field = may(
+    "through",
+    Value::List(&A_LINK),
+    "Links that the way to it may go through. No other may.",
+);
 const ONE_PATH: &[&str] = &["path", "pathBytes"];
 const FILE_MODE: Field = may(
     "mode",
@@ -268,6 +274,7 @@ pub(crate) static FILE: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
+        THROUGH,
         must("content", Value::Map(&CONTENT), "What the file must hold."),
         FILE_MODE,
         OWNER,
@@ -322,6 +329,7 @@ pub(crate) static SYMLINK: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
+        THROUGH,
         must("target", ANY, "Exactly what the link holds."),
         OWNER,
         GROUP,
@@ -329,6 +337,16 @@ pub(crate) static SYMLINK: Shape = Shape {
         SELINUX,
         ON_DRIFT,
         SEVERITY,
+    ],
+    one_of: &[ONE_PATH],
+};
+
+pub(crate) static LINK: Shape = Shape {
+    what: "a mapping with path and target",
+    fields: &[
+        PATH,
+        PATH_BYTES,
+        must("target", ANY, "Exactly what the link holds."),
     ],
     one_of: &[ONE_PATH],
 };
@@ -344,7 +362,7 @@ pub(crate) static XATTR: Shape = Shape {
 
 pub(crate) static NOTHING: Shape = Shape {
     what: "a mapping with path",
-    fields: &[PATH, PATH_BYTES, ON_DRIFT, SEVERITY],
+    fields: &[PATH, PATH_BYTES, THROUGH, ON_DRIFT, SEVERITY],
     one_of: &[ONE_PATH],
 };
 
@@ -353,6 +371,7 @@ pub(crate) static DIRECTORY: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
+        THROUGH,
         FILE_MODE,
         OWNER,
         GROUP,

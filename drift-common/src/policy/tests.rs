@@ -12,6 +12,7 @@ mod properties;
 mod sound;
 mod syntax;
 mod targets;
+mod through;
 mod values;
 
 use std::{path::Path, sync::Arc};
