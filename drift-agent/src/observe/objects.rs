@@ -241,7 +241,7 @@ fn ends(path: &Path, index: usize, names: &mut Ends) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::declare::{Exhaustive, Link, Through, sample};
+    use crate::declare::{Exhaustive, sample};
 
     /// What the name rings in the directory.
     fn rings(objects: &Objects, directory: &str, name: &str) -> Vec<usize> {
@@ -261,24 +261,18 @@ mod tests {
 
     #[test]
     fn a_path_through_links_hears_them_where_it_really_is_and_by_its_declared_names() {
-        let through = |path: &str, links: &[(&str, &str)], real: &str| Declared {
-            through: Some(Through {
-                links: links
-                    .iter()
-                    .map(|(path, target)| Link {
-                        path: path.into(),
-                        target: target.into(),
-                    })
-                    .collect(),
-                real: real.into(),
-            }),
-            ..sample::declared(path, sample::file(b"a"))
+        let links = [
+            (Path::new("/etc/l"), "/srv/x"),
+            (Path::new("/srv/x/m"), "../y"),
+        ];
+        let through = |path: &str, real: &str| {
+            let declared = sample::declared(path, sample::file(b"a"));
+            sample::through(declared, &links, Path::new(real))
         };
-        let links = [("/etc/l", "/srv/x"), ("/srv/x/m", "../y")];
         let files: Vec<Arc<Declared>> = [
             sample::declared("/etc/l", Target::Symlink("/srv/x".into())),
-            through("/etc/l/m/f", &links, "/srv/y/f"),
-            through("/etc/l/m/g", &links, "/srv/y/g"),
+            through("/etc/l/m/f", "/srv/y/f"),
+            through("/etc/l/m/g", "/srv/y/g"),
             sample::declared("/srv/y", Target::Directory(None)),
             sample::declared("/srv/y/h", sample::file(b"a")),
         ]

@@ -135,7 +135,7 @@ pub struct Stat {
 pub enum Found {
     /// Nothing; or a directory on the way does not exist.
     Absent,
-    /// A symbolic link, or something that is no directory, stands in the way: the path leads elsewhere.
+    /// A symbolic link that is not as declared, or something that is no directory, stands in the way: the path leads elsewhere.
     Relocated,
     /// It is there and cannot be read, and why.
     Unreadable(io::ErrorKind),
