@@ -12,7 +12,7 @@ use drift_tests::{
     agent::{Agent, has_probes, is_built, tool},
     scene::{HEAL_AT_ONCE, Scene},
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// `etc/app` is a link to `srv/app`, in which `current` is a link to a release.
 const SPEC: &str = r"files:
@@ -50,10 +50,7 @@ fn lay_out(scene: &Scene) -> Result<()> {
 
 /// What the record says, and who it names.
 fn is_by(record: &Value, kind: &str, pid: u32) -> Result<()> {
-    ensure!(
-        record["drift"].to_string() == format!("[\"{kind}\"]"),
-        "{record}"
-    );
+    ensure!(record["drift"] == json!([kind]), "{record}");
     ensure!(record["cause"] == "kernel", "{record}");
     ensure!(record["actor"]["pid"] == pid, "not by {pid}: {record}");
     Ok(())
@@ -249,10 +246,7 @@ fn a_link_that_is_not_declared_is_in_the_way_at_start_and_for_check() -> Result<
     let agent = Agent::start(&scene, &scan)?;
     for path in NAMES {
         let detected = agent.event(0, "config.drift.detected", &scene.at(path))?;
-        ensure!(
-            detected["drift"].to_string() == "[\"relocated\"]",
-            "{detected}"
-        );
+        ensure!(detected["drift"] == json!(["relocated"]), "{detected}");
     }
     fs::remove_file(scene.at("etc/app"))?;
     symlink("../srv/app", scene.at("etc/app"))?;

@@ -64,7 +64,7 @@ fn a_path_is_read_through_its_links_and_through_no_others() {
             fs::write(root.join("srv/m"), "../srv").unwrap();
         }),
         ("no link", |root| {
-            fs::remove_file(root.join("etc/l")).unwrap()
+            fs::remove_file(root.join("etc/l")).unwrap();
         }),
         ("no directory of a link", |root| {
             fs::rename(root.join("etc"), root.join("gone")).unwrap();
