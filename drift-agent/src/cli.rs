@@ -1,13 +1,20 @@
 //! The command line: one file per subcommand.
 
 mod check;
+mod completions;
 mod diff;
 mod difference;
+mod duration;
 mod explain;
 mod format;
+mod history;
 mod policy;
+mod probe;
 mod run;
+mod size;
 mod snapshot;
+mod state;
+mod status;
 
 use std::process::ExitCode;
 
@@ -35,8 +42,12 @@ Examples:
       show what differs, secrets hidden
   drift-agent explain --policies policies /etc/ssh/sshd_config
       say what is declared of one path, what is there, and what healing would do
+  drift-agent status; drift-agent history --since 1h
+      how this node is, and what has happened on it
   drift-agent policy validate --policies policies
-      say all that is wrong with policies, on any machine";
+      say all that is wrong with policies, on any machine
+  sudo drift-agent probe
+      which sensor would run on this machine, and what it would not see";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -45,7 +56,12 @@ enum Command {
     Check(check::Check),
     Diff(diff::Diff),
     Explain(explain::Explain),
+    History(history::History),
+    Status(status::StatusCommand),
     Policy(policy::Policy),
+    Completions(completions::Completions),
+    Man(completions::Man),
+    Probe(probe::ProbeCommand),
 }
 
 /// Parses the arguments and runs the command. Errors are one sentence on standard error and a non-zero status.
@@ -60,7 +76,12 @@ pub fn main() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Diff(diff) => diff.run(),
         Command::Explain(explain) => explain.run(),
+        Command::History(history) => history.run(),
+        Command::Status(status) => status.run(),
         Command::Policy(policy) => policy.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Man(man) => man.run(),
+        Command::Probe(probe) => probe.run(),
     };
     match result {
         Ok(status) => status,
@@ -70,4 +91,12 @@ pub fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// What this machine is called.
+fn node() -> String {
+    rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .into_owned()
 }

@@ -49,6 +49,10 @@ pub fn compare(declared: &Declared, observed: &Observed) -> Compared {
     match (&declared.target, &observed.found) {
         (_, Found::Relocated) => return Compared::of(Drift::Relocated),
         (Target::Absent, Found::Absent) => return compared,
+        // Nobody could say whether anything is there.
+        (Target::Absent, Found::Unreadable(_)) if observed.stat.is_none() => {
+            return Compared::of(Drift::Unreadable);
+        }
         // Whatever it is.
         (Target::Absent, _) => return Compared::of(Drift::Unexpected),
         (_, Found::Absent) => return Compared::of(Drift::Missing),

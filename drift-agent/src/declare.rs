@@ -78,8 +78,8 @@ pub struct Declared {
 #[derive(Debug, PartialEq, Eq)]
 pub enum Target {
     File(Content),
-    /// A link that holds exactly this.
-    Symlink(PathBuf),
+    /// A link that holds exactly this. A text: `a`, `a/` and `./a` are equal as paths, and are three links.
+    Symlink(OsString),
     /// Nothing.
     Absent,
     /// A directory; `None`: what is in it is left alone.
@@ -181,9 +181,24 @@ pub fn look(
     host_root: &Path,
     mode: Option<Mode>,
 ) -> (Result<Snapshot, Rejected>, Basis) {
+    look_beside(folder, host_root, mode, &|_| None)
+}
+
+/// Contents by their digests, kept somewhere else than in the policy folder.
+pub type Blobs<'b> = &'b dyn Fn(&blake3::Hash) -> Option<Vec<u8>>;
+
+/// [`look`]; a content that is named by its digest and is not in the folder may be among `blobs`.
+pub fn look_beside(
+    folder: &Path,
+    host_root: &Path,
+    mode: Option<Mode>,
+    blobs: Blobs<'_>,
+) -> (Result<Snapshot, Rejected>, Basis) {
     settled(folder, |basis| {
         attempt(basis, |folder, lineages, basis, problems| {
-            Resolve::new(folder, host_root, basis, problems).snapshot(&lineages, mode)
+            Resolve::new(folder, host_root, basis, problems)
+                .with_blobs(blobs)
+                .snapshot(&lineages, mode)
         })
     })
 }

@@ -19,4 +19,6 @@ pub mod heal;
 
 pub mod report;
 
+pub mod serve;
+
 pub mod pipeline;

@@ -9,10 +9,14 @@
 mod attribute;
 mod describe;
 mod drain;
+mod end;
 mod guard;
+mod health;
 mod judge;
 mod keep;
 mod path;
+mod scan;
+mod status;
 mod timers;
 mod work;
 
@@ -42,11 +46,13 @@ use crate::{
     observe::{Host, Identify, Objects, Register},
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
     report::{Cause, Event, Record, ReportError, Reporter, Watching},
+    serve::Asked,
     settings::{SCAN_ALONE, SCAN_BESIDE_PROBES, Settings},
     store::Store,
 };
 
 use self::{
+    health::Noting,
     path::PathState,
     timers::{Timer, Timers},
     work::{Done, Job},
@@ -58,9 +64,6 @@ const MOST_JOBS: usize = 8;
 /// How often what is not urgent is looked at: opens for writing, reads, counters.
 const TICK: Duration = Duration::from_millis(500);
 
-/// How long the end may take: jobs under way, and unsent records.
-const FAREWELL: Duration = Duration::from_secs(5);
-
 /// Everything that can wake the pipeline.
 enum Wake {
     /// The kernel rang.
@@ -71,6 +74,8 @@ enum Wake {
     Time,
     /// The policy folder changed, or SIGHUP.
     Policies,
+    /// Somebody asks through the control socket.
+    Asked(Box<Asked>),
     /// SIGTERM, SIGINT.
     End,
 }
@@ -128,9 +133,18 @@ struct Pipeline {
     first: Option<usize>,
     losses: drain::Losses,
     sweep: drain::Sweep,
+    scans: scan::FullScans,
+    /// Policies that were not as declared since their health was noted last.
+    unsound: BTreeSet<String>,
+    noting: Arc<Noting>,
+    /// Why the policies that are in the folder are not in force.
+    rejected: Option<String>,
     /// Why there is no actor, where nothing hears them.
     deaf: Option<String>,
     watching: Watching,
+    /// Programs that are attached, of all there are.
+    hooks: (usize, usize),
+    started: Instant,
 }
 
 /// What `run` needs beside its settings.
@@ -147,6 +161,8 @@ pub struct Parts {
     pub rejected: Option<Rejected>,
     /// `Err`: why there are no probes.
     pub probe: Result<Probe, String>,
+    /// What is asked through the control socket.
+    pub asked: mpsc::Receiver<Asked>,
 }
 
 /// Runs until SIGTERM or SIGINT. Everything is detached when it returns.
@@ -159,16 +175,18 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
     let sources = basis.take_sources();
     let mut changes = Changes::since(basis);
 
+    let mut asked = parts.asked;
     let mut unseen = Vec::new();
     let mut hooks = 0;
     let (mut ears, deaf) = match parts.probe {
         Ok(probe) => {
-            unseen.extend(probe.unseen.iter().map(|phrase| (*phrase).to_owned()));
-            hooks = probe.hooks;
+            unseen.extend(probe.unseen().into_iter().map(str::to_owned));
+            hooks = probe.hooks();
             (Some(Ears::new(probe)?), None)
         }
         Err(reason) => (None, Some(reason)),
     };
+    let unseen_count = unseen.len();
     let mut pipeline = Pipeline {
         watching: Watching {
             sensor: match &deaf {
@@ -205,7 +223,13 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         first: Some(0),
         losses: drain::Losses::default(),
         sweep: drain::Sweep::default(),
+        scans: scan::FullScans::default(),
+        unsound: BTreeSet::new(),
+        noting: Arc::default(),
+        rejected: None,
         deaf,
+        hooks: (hooks, hooks + unseen_count),
+        started: Instant::now(),
     };
     pipeline.before = pipeline.before();
     match parts.rejected {
@@ -226,6 +250,10 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
             .set(Timer::FullScan, now + SCAN_BESIDE_PROBES);
     }
 
+    pipeline
+        .timers
+        .set(Timer::Health, now + pipeline.health_interval());
+
     loop {
         pipeline.start_jobs();
         let wake = tokio::select! {
@@ -235,6 +263,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
             _ = hangup.recv() => Wake::Policies,
             () = changes.changed() => Wake::Policies,
             Some(done) = back.recv() => Wake::Done(done),
+            Some(asked) = asked.recv() => Wake::Asked(Box::new(asked)),
             () = rung(&mut ears) => Wake::Ring,
             () = pipeline.timers.next() => Wake::Time,
         };
@@ -251,6 +280,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
                 pipeline.ready()?;
             }
             Wake::Time => pipeline.time(&mut ears)?,
+            Wake::Asked(asked) => pipeline.answer(*asked),
             Wake::Policies => {
                 let basis = pipeline.reload(&mut ears)?;
                 changes.rebase(basis);
@@ -294,15 +324,6 @@ impl Ears {
 }
 
 impl Pipeline {
-    fn scan_interval(&self) -> Duration {
-        let default = if self.deaf.is_some() {
-            SCAN_ALONE
-        } else {
-            SCAN_BESIDE_PROBES
-        };
-        self.settings.scan_interval.unwrap_or(default)
-    }
-
     /// Reads the policy folder again. One that is not valid changes nothing but what is said.
     fn reload(&mut self, ears: &mut Option<Ears>) -> Result<Basis, PipelineError> {
         let (outcome, mut basis) =
@@ -310,6 +331,7 @@ impl Pipeline {
                 .look(&self.settings.policies, Path::new("/"), self.settings.mode);
         let sources = basis.take_sources();
         if let Ok(snapshot) = &outcome {
+            self.rejected = None;
             self.keep(snapshot, sources);
         }
         match outcome {
@@ -332,6 +354,7 @@ impl Pipeline {
         } else {
             eprintln!("{}", rejected.plain());
         }
+        self.rejected = Some(rejected.one_line().to_string());
         let mut record = Record::new(Event::PolicyRejected);
         record.reason = Some(rejected.reason());
         record.message = Some(format!(
@@ -402,6 +425,7 @@ impl Pipeline {
         if self.first.is_some() {
             self.first = Some(self.paths.iter().filter(|state| !state.looked).count());
         }
+        self.scans.begin_anew(&mut self.paths, Instant::now());
         for index in 0..self.paths.len() {
             self.look(index, cause, true);
         }
@@ -412,6 +436,7 @@ impl Pipeline {
     fn larger(&mut self, objects: usize) -> Option<Ears> {
         let loaded = Probe::load(ProbeSettings {
             objects,
+            ring: self.settings.ring,
             debug: self.settings.debug_probes,
         });
         let reason = match loaded
@@ -422,7 +447,9 @@ impl Pipeline {
             Err(reason) => reason,
         };
         warn!("going on by scanning: {reason}");
-        self.timers.set(Timer::Scan, Instant::now() + SCAN_ALONE);
+        let now = Instant::now();
+        self.timers.set(Timer::Scan, now + SCAN_ALONE);
+        self.timers.set(Timer::FullScan, now + SCAN_BESIDE_PROBES);
         self.deaf = Some(reason);
         None
     }
@@ -471,82 +498,6 @@ impl Pipeline {
                     source,
                 }
             })?;
-        }
-        Ok(())
-    }
-
-    /// A time has come.
-    fn time(&mut self, ears: &mut Option<Ears>) -> Result<(), PipelineError> {
-        let now = Instant::now();
-        while let Some(timer) = self.timers.due(now) {
-            match timer {
-                Timer::Tick => {
-                    self.timers.set(Timer::Tick, now + TICK);
-                    self.end_activations();
-                    self.tick(ears)?;
-                }
-                Timer::Scan => {
-                    self.timers.set(Timer::Scan, now + self.scan_interval());
-                    self.end_activations();
-                    if self.deaf.is_some() {
-                        self.start_sweep(Cause::Scan);
-                    } else {
-                        self.scan();
-                    }
-                }
-                Timer::FullScan => {
-                    self.timers.set(Timer::FullScan, now + SCAN_BESIDE_PROBES);
-                    self.scan();
-                }
-                Timer::Sweep => self.start_sweep(Cause::Kernel),
-                Timer::Path(index) => self.path_due(index),
-            }
-        }
-        Ok(())
-    }
-
-    /// Looks at everything, without haste.
-    fn scan(&mut self) {
-        for index in 0..self.paths.len() {
-            self.look(index, Cause::Scan, false);
-        }
-    }
-
-    /// Lets what is under way come to its end, sends what is unsent, detaches.
-    async fn end(
-        mut self,
-        back: &mut mpsc::UnboundedReceiver<Box<Done>>,
-        ears: Option<Ears>,
-    ) -> Result<(), PipelineError> {
-        self.urgent.clear();
-        self.patient.clear();
-        let until = Instant::now() + FAREWELL;
-        let mut ears = ears;
-        while self.running > 0 {
-            match tokio::time::timeout_at(until.into(), back.recv()).await {
-                Ok(Some(done)) => {
-                    self.running -= 1;
-                    self.take(*done, &mut ears)?;
-                    self.urgent.clear();
-                    self.patient.clear();
-                }
-                Ok(None) | Err(_) => break,
-            }
-        }
-        if let Some(register) = self.register.take() {
-            drop(register);
-        }
-        // Detaching takes a moment: the records are on their way meanwhile.
-        drop(ears);
-        let left = self.reporter.flush(FAREWELL)?;
-        if left.records > 0 {
-            warn!("{} records did not reach the collector", left.records);
-        }
-        if let Some(path) = &self.settings.ready_file
-            && let Err(error) = std::fs::remove_file(path)
-            && error.kind() != io::ErrorKind::NotFound
-        {
-            warn!("the ready file {} stays: {error}", path.display());
         }
         Ok(())
     }

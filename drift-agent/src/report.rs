@@ -4,11 +4,13 @@
 //! and told.
 
 mod console;
+mod history;
 mod line;
 mod loss;
 mod otlp;
 mod outlet;
 mod queue;
+mod read;
 mod record;
 mod redact;
 #[cfg(test)]
@@ -17,20 +19,25 @@ mod sentence;
 
 use std::{
     io::{self, Write},
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
 
 pub use console::{Look, Watching};
+pub use history::Heals;
 pub use line::SCHEMA;
 pub(crate) use line::{path_bytes, shown};
 pub use otlp::{Counts, OtlpError, Settings as OtlpSettings};
 pub use record::{Actor, Cause, Event, FileType, Outcome, Record, State};
 pub use redact::{Redactable, Redactor, Shown, Why};
 
+use history::History;
 use loss::{Lost, lost};
 use otlp::Exporter;
 use outlet::Outlet;
+
+use crate::store::Bounds;
 
 /// The form on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -79,6 +86,8 @@ pub struct Left {
     pub lines: usize,
     /// Records the collector has not answered for.
     pub records: usize,
+    /// Records that are not in the history.
+    pub unkept: usize,
 }
 
 /// Takes each record to where it belongs.
@@ -87,6 +96,7 @@ pub struct Reporter {
     form: Form,
     outlet: Outlet,
     otlp: Option<Exporter>,
+    history: Option<History>,
 }
 
 #[derive(Clone, Debug)]
@@ -144,8 +154,19 @@ impl Reporter {
             otlp: otlp
                 .map(|settings| Exporter::start(settings, node))
                 .transpose()?,
+            history: None,
             form,
         })
+    }
+
+    /// From now on into the history in this state folder too. Of those that share one, only one process may.
+    ///
+    /// # Errors
+    /// It cannot be written: all goes on without.
+    pub fn keep_history(&mut self, state: &Path, bounds: Bounds) -> io::Result<()> {
+        let node = self.form.node.clone();
+        self.history = Some(History::start(state.to_owned(), bounds, node)?);
+        Ok(())
     }
 
     /// Says what is watched. In [`Output::Jsonl`] it says nothing: there is no such record.
@@ -166,8 +187,8 @@ impl Reporter {
     /// Takes a record. Waits neither for the network nor for a reader.
     ///
     /// # Errors
-    /// [`ReportError::Output`] once standard output takes nothing any more; the record was handed over to the collector's queue all the
-    /// same, and so are those after it.
+    /// [`ReportError::Output`] once standard output takes nothing any more; the record was handed over to the other queues all the same, and
+    /// so are those after it.
     pub fn report(&mut self, record: &Record) -> Result<(), ReportError> {
         if let Some(field) = record.lacks() {
             log::error!(
@@ -177,6 +198,9 @@ impl Reporter {
         }
         if let Some(otlp) = &self.otlp {
             otlp.push(record);
+        }
+        if let Some(history) = &self.history {
+            history.push(record, &record.line(&self.form.node)?);
         }
         let line = self.form.line(record)?;
         self.outlet.push(&line).map_err(ReportError::Output)
@@ -192,14 +216,38 @@ impl Reporter {
         let lines = self.outlet.flush(within);
         let rest = end.saturating_duration_since(Instant::now());
         let records = self.otlp.as_ref().map_or(0, |otlp| otlp.flush(rest));
+        let rest = end.saturating_duration_since(Instant::now());
+        let unkept = self.history.as_ref().map_or(0, |kept| kept.flush(rest));
         let lines = lines.map_err(ReportError::Output)?;
-        Ok(Left { lines, records })
+        Ok(Left {
+            lines,
+            records,
+            unkept,
+        })
+    }
+
+    /// Which machine says so.
+    #[must_use]
+    pub fn node(&self) -> &str {
+        &self.form.node
     }
 
     /// Lines that whoever reads standard output did not get.
     #[must_use]
     pub fn lines_lost(&self) -> u64 {
         self.outlet.lost()
+    }
+
+    /// Records that did not get into the history.
+    #[must_use]
+    pub fn unkept(&self) -> u64 {
+        self.history.as_ref().map_or(0, History::lost)
+    }
+
+    /// How often policies were healed, as the history says. `None`: none is kept.
+    #[must_use]
+    pub fn heals(&self) -> Option<Heals> {
+        self.history.as_ref().map(History::heals)
     }
 
     /// What became of the records for the collector. `None`: there is none.

@@ -25,6 +25,12 @@ pub struct Settings {
     pub sensor: Sensor,
     /// `None`: 10 minutes beside probes, once a second without.
     pub scan_interval: Option<Duration>,
+    /// A version that was as declared for so long is the last known good one.
+    pub soak: Duration,
+    /// Bytes on the disk for contents.
+    pub store_quota: u64,
+    /// Bytes of the ring of changes.
+    pub ring: u32,
     pub output: Output,
     pub ready_file: Option<PathBuf>,
     /// Let the kernel programs log what they do.
@@ -35,3 +41,5 @@ pub struct Settings {
 pub const SCAN_BESIDE_PROBES: Duration = Duration::from_secs(600);
 /// A look at everything where there are no probes.
 pub const SCAN_ALONE: Duration = Duration::from_secs(1);
+/// Bytes of the ring of changes: some 40,000 doorbells, and an object that has rung does not ring again before it was looked at.
+pub const RING: u32 = 4 << 20;

@@ -5,15 +5,18 @@
 //! <state>/blobs/ab/cdef…   contents by their digest                                   blob
 //! <state>/last-good        the policy folder as it was when it was good last          snapshot
 //! <state>/state.redb       versions seen, active and good; brakes: a cache            state
+//! <state>/history/N.log    what was reported                                          history
 //! ```
 //!
-//! Everything blocks. After a kill or a power cut at any instant each of the three is as it was before or as it should have become, and each
+//! Everything blocks. After a kill or a power cut at any instant each of them is as it was before or as it should have become, and each
 //! can be lost without the others. The folder is held by its descriptor, and no link in it is followed. One process at a time: the agent's lock.
 
 mod blob;
+mod declaration;
 mod declared;
 mod error;
 mod folder;
+mod history;
 mod room;
 mod snapshot;
 mod state;
@@ -21,9 +24,12 @@ mod state;
 pub use blob::MOST_BLOB;
 pub use declared::InForce;
 pub use error::{Changed, StoreError};
+pub use history::{Bounds, HistoryWriter, MOST_LINE, Past, read as read_history};
 pub use room::Usage;
 pub use snapshot::Restored;
-pub use state::{Activation, HeldBrake, Longest, MOST_RETAINED, MOST_VERSIONS, Seen, Spent, State};
+pub use state::{
+    Activation, HeldBrake, Known, Longest, MOST_RETAINED, MOST_VERSIONS, Seen, Spent, State,
+};
 
 use std::{
     path::{Path, PathBuf},
@@ -88,6 +94,19 @@ impl Store {
     /// What was not as it should be when it was opened, and what was done: a sentence each, for people.
     pub fn notes(&self) -> &[String] {
         &self.notes
+    }
+
+    /// What the state folder of an agent that does not run knows of versions. Changes nothing, locks nothing: of a database that somebody begins to
+    /// write meanwhile nothing is told.
+    ///
+    /// # Errors
+    /// The folder or the database cannot be read.
+    pub fn peek(state_dir: &Path) -> Result<Known, StoreError> {
+        match Folder::named(state_dir) {
+            Ok(folder) => state::peek(&folder),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Known::default()),
+            Err(source) => Err(StoreError::Peek { source }),
+        }
     }
 
     pub fn state(&self) -> &State {

@@ -6,7 +6,7 @@ use aya_ebpf::{
 };
 use drift_common::abi::{Counter, Key, Learned, NameKey, Slot};
 
-use crate::call::Call;
+use crate::{call::Call, path::Last};
 
 /// Doorbells of changes. Size: agent.
 #[map]
@@ -72,6 +72,10 @@ pub static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::A
 /// Room for one path (PATH_MAX) per CPU: too large for the stack.
 #[map]
 pub static PATH: PerCpuArray<[u8; 4096]> = PerCpuArray::with_max_entries(1, 0);
+
+/// What was found out about the path in `PATH`.
+#[map]
+pub static LAST: PerCpuArray<Last> = PerCpuArray::with_max_entries(1, 0);
 
 /// Room for one name (NAME_MAX and the closing zero) per CPU.
 #[map]

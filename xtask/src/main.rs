@@ -13,8 +13,10 @@ mod ci;
 mod collector;
 mod demo;
 mod setup;
+mod sweep;
 mod test;
 mod tidy;
+mod vmtest;
 
 use std::process::ExitCode;
 
@@ -25,6 +27,7 @@ Examples:
   cargo xtask demo              see drifts of real files being seen, attributed, healed, verified
   cargo xtask build --release   the one binary, kernel programs inside: target/release/drift-agent
   cargo xtask test              every test this machine can run, and what was skipped and why
+  cargo xtask vmtest            the kernel tier of the tests in other kernels, in QEMU
   cargo xtask setup --check     what building the kernel programs still needs here";
 
 /// drift's own commands.
@@ -44,6 +47,8 @@ enum Command {
     Build(build::Args),
     Demo(demo::Args),
     Test(test::Args),
+    Sweep(sweep::Args),
+    Vmtest(vmtest::Args),
     Tidy(tidy::Args),
     Ci(ci::Args),
 }
@@ -56,6 +61,8 @@ fn main() -> ExitCode {
         Command::Build(args) => build::run(&args),
         Command::Demo(args) => demo::run(&args),
         Command::Test(args) => test::run(&args),
+        Command::Sweep(args) => sweep::run(&args),
+        Command::Vmtest(args) => vmtest::run(&args),
         Command::Tidy(args) => tidy::run(&args),
         Command::Ci(args) => ci::run(&args),
     };

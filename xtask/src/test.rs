@@ -15,9 +15,11 @@ use anyhow::{Context as _, Result, bail};
 use crate::{
     apt, build, collector, machine, setup,
     step::{Step, ended},
+    vmtest,
     workspace::{Profile, Workspace},
 };
-use outcome::{Counts, Skip};
+pub(crate) use outcome::Counts;
+use outcome::Skip;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -26,6 +28,9 @@ Examples:
   cargo xtask test -p drift-common      one package (may be given several times)
   cargo xtask test --release            against the agent as it ships
   cargo xtask test -- -- --nocapture    after the second --, for the tests themselves
+
+Without a package and without arguments, the kernel tier is run in other kernels too, as
+`cargo xtask vmtest` does (--no-vmtest leaves that out).
 
 What the tests find in their environment:
   DRIFT_AGENT            the built agent
@@ -46,17 +51,23 @@ pub(crate) struct Args {
     /// Only this package's tests.
     #[arg(short, long, value_name = "NAME")]
     package: Vec<String>,
+    /// Do not boot other kernels.
+    #[arg(long)]
+    no_vmtest: bool,
     /// Passed on to `cargo test`.
     #[arg(last = true)]
     args: Vec<OsString>,
 }
 
 /// Programs that tests run, and Debian's packages they are in.
-const PROGRAMS: [(&str, &str); 4] = [
+const PROGRAMS: [(&str, &str); 7] = [
     ("strace", "strace"),
     ("python3", "python3"),
     ("unshare", "util-linux"),
     ("mount", "mount"),
+    ("mkfs.ext4", "e2fsprogs"),
+    ("mkfs.xfs", "xfsprogs"),
+    ("mkfs.btrfs", "btrfs-progs"),
 ];
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -99,12 +110,49 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let (counts, failure) = run_and_count(step.args(&args.args))?;
 
-    let skips = read_skips(&skips)?;
+    let mut skips = read_skips(&skips)?;
+    let mut counts = counts.without(skips.len());
+    let mut kernels_failed = false;
+    if args.is_everything() {
+        let table = other_kernels(&workspace, &mut skips);
+        if let Some(table) = table {
+            println!("\n{table}");
+            kernels_failed = table.has_failed();
+            counts = counts.plus(table.counts());
+        } else {
+            counts = counts.plus(Counts::ONE_SKIPPED);
+        }
+    }
     conclude(counts, &skips, &missing);
     if let Some(failure) = failure {
         return Err(failure);
     }
+    if kernels_failed {
+        bail!("not every test passed in every kernel: see the table above, and target/vmtest");
+    }
     refuse_avoidable(&skips)
+}
+
+impl Args {
+    /// Nobody asked for a part.
+    fn is_everything(&self) -> bool {
+        self.package.is_empty() && self.args.is_empty() && !self.no_vmtest
+    }
+}
+
+/// The kernel tier in other kernels; `None`: not here, and the reason is among the skips.
+fn other_kernels(workspace: &Workspace, skips: &mut Vec<Skip>) -> Option<vmtest::Table> {
+    let reason = match vmtest::all(workspace, &vmtest::Args::default()) {
+        Ok(Ok(table)) => return Some(table),
+        Ok(Err(reason)) => reason,
+        // No network, most likely.
+        Err(error) => format!("{error:#}"),
+    };
+    skips.push(Skip {
+        test: "vmtest".to_owned(),
+        reason,
+    });
+    None
 }
 
 /// Installs what is missing, where that is possible; gives what is still missing.
@@ -184,7 +232,7 @@ fn conclude(counts: Counts, skips: &[Skip], missing: &[&str]) {
             println!("  {}\n      {}", skip.test, skip.reason);
         }
     }
-    println!("\n{}", counts.without(skips.len()));
+    println!("\n{counts}");
 }
 
 /// In CI, as root on Debian, nothing that this command installs can be missing.

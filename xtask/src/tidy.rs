@@ -2,6 +2,7 @@
 //!
 //! A check is a function from the checkout to its findings; a finding says where, what, and what to do about it.
 
+mod cases;
 mod docs;
 mod files;
 mod licence;
@@ -20,6 +21,7 @@ const EXAMPLES: &str = "\
 Checks:
   tree       every path named in the ```tree block of docs/architecture.md exists
   docs       relative links and `cargo xtask` commands in README.md and docs/ exist
+  cases      each case in docs/cases.md has the test that it names
   contract   docs/record.schema.json equals ../shared/contract/record.schema.json, where that exists
   names      no module is called util, helper, common, misc, types or manager
   modules    every .rs file is declared by a `mod` (a test file nobody declares never runs)
@@ -59,6 +61,7 @@ pub(crate) fn run(_args: &Args) -> Result<()> {
     findings.extend(tree::check(&files));
     findings.extend(docs::check(&files, &crate::command_names()));
     findings.extend(docs::check_contract(&files));
+    findings.extend(cases::check(&files));
     findings.extend(source::check_names(&files));
     findings.extend(modules::check(&files));
     findings.extend(source::check(&files));

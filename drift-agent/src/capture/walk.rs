@@ -227,7 +227,7 @@ impl Walk<'_> {
                 *self.found.weights.entry(top.clone()).or_default() += bytes.len() as u64;
             }
             Whole::Link(target) => match target.to_str() {
-                Some(_) => self.link(path, &stat, target, attributes),
+                Some(_) => self.link(path, &stat, target.into(), attributes),
                 None => return Ok(self.leave(path, Left::Target)),
             },
             Whole::Directory(names) => {

@@ -1,7 +1,7 @@
 //! What differs at one path, as `diff` and `explain` show it: the only commands that show anything of a content, and only what a `Redactor`
 //! has let through.
 
-use std::{borrow::Cow, os::unix::ffi::OsStrExt};
+use std::{borrow::Cow, os::unix::ffi::OsStrExt, path::Path};
 
 use drift_common::escape;
 use serde_json::{Value, json};
@@ -210,8 +210,8 @@ impl<'d> Difference<'d> {
                     {
                         row(
                             "link",
-                            Some(shown(target).into_owned()),
-                            Some(shown(found).into_owned()),
+                            Some(shown(Path::new(target)).into_owned()),
+                            Some(shown(Path::new(found)).into_owned()),
                         );
                     }
                 }

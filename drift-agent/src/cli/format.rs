@@ -37,7 +37,7 @@ impl Format {
 }
 
 /// `value` as YAML: keys and texts in quotes where they need them, so that every reader takes them for the same.
-fn yaml(value: &Value) -> String {
+pub(super) fn yaml(value: &Value) -> String {
     let mut text = String::new();
     block(value, 0, &mut text);
     text

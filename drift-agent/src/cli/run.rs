@@ -4,21 +4,29 @@ use std::{
     fs::{self, File},
     io::{self, IsTerminal},
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
 use rustix::fs::{FlockOperation, flock};
+use tokio::sync::mpsc;
 
+use super::{
+    duration::{duration, interval},
+    size::quota,
+    state::StateFolder,
+};
 use crate::{
     declare::{self, Mode, Rejected, Snapshot},
     observe::{Host, Objects},
     pipeline::{self, Parts},
     probe::{Probe, ProbeSettings, Refused},
     report::{OtlpSettings, Output, Reporter},
+    serve,
     settings::{Sensor, Settings},
-    store::{DEFAULT_QUOTA, Store},
+    store::{Bounds, Store},
 };
 
 /// Watch the declared paths, report drift, and put the declared state back where the policy says so.
@@ -31,9 +39,8 @@ pub struct Run {
     /// Folder of policy files (*.yaml, *.yml).
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
-    /// Folder for what must survive a restart [default: /var/lib/drift-agent, for other users than root ~/.local/state/drift-agent].
-    #[arg(long, value_name = "DIR")]
-    state: Option<PathBuf>,
+    #[command(flatten)]
+    state: StateFolder,
     /// What to do on drift, whatever the policies say.
     #[arg(long, value_enum)]
     mode: Option<ModeArg>,
@@ -41,8 +48,18 @@ pub struct Run {
     #[arg(long, value_enum, default_value_t = SensorArg::Auto)]
     sensor: SensorArg,
     /// How often everything is looked at, whatever was seen [default: 10m beside probes, 1s without].
-    #[arg(long, value_name = "DURATION", value_parser = duration)]
+    #[arg(long, value_name = "DURATION", value_parser = interval)]
     scan_interval: Option<Duration>,
+    /// How long everything a version declares must have stayed as declared before it counts as the last known good one.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
+    soak: Duration,
+    /// What the contents in the state folder may take of the disk.
+    #[arg(long, value_name = "SIZE", default_value = "1GiB", value_parser = quota)]
+    store_quota: u64,
+    /// Room for changes that the agent has not heard of yet: a power of two, `64KiB` to say it shortly. A full ring loses who made a change, never that there
+    /// was one.
+    #[arg(long, value_name = "SIZE", value_parser = ring, default_value = "4MiB")]
+    ring: u32,
     /// A table for people, or one JSON record a line (docs/record.schema.json).
     #[arg(short, long, value_enum, default_value_t = OutputArg::Table)]
     output: OutputArg,
@@ -59,6 +76,9 @@ Examples:
   sudo drift-agent run --policies policies
   sudo drift-agent run --policies policies --mode heal
   drift-agent run --policies policies --sensor scan --scan-interval 5s -o jsonl";
+
+/// Requests that wait for the pipeline.
+const REQUESTS: usize = 8;
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ModeArg {
@@ -94,16 +114,16 @@ impl Run {
             mode,
             sensor,
             scan_interval,
+            soak,
+            store_quota,
+            ring,
             output,
             ready_file,
             debug_probes,
         } = self;
         let settings = Settings {
             policies,
-            state: match state {
-                Some(state) => state,
-                None => default_state()?,
-            },
+            state: state.path()?,
             mode: mode.map(|mode| match mode {
                 ModeArg::Observe => Mode::Observe,
                 ModeArg::Heal => Mode::Heal,
@@ -114,6 +134,9 @@ impl Run {
                 SensorArg::Scan => Sensor::Scan,
             },
             scan_interval,
+            soak,
+            store_quota,
+            ring,
             output: match output {
                 OutputArg::Table => Output::Table,
                 OutputArg::Jsonl => Output::Jsonl,
@@ -129,7 +152,7 @@ fn start(settings: Settings) -> Result<()> {
     let otlp = OtlpSettings::from_env()?;
     // One agent for a state folder: two would heal against each other.
     let _lock = lock(&settings.state)?;
-    let store = Store::open(&settings.state, DEFAULT_QUOTA)?;
+    let store = Store::open(&settings.state, settings.store_quota)?;
     for note in store.notes() {
         eprintln!("{note}.");
     }
@@ -148,21 +171,35 @@ fn start(settings: Settings) -> Result<()> {
         .build()
         .context("cannot start the runtime")?;
     runtime.block_on(async {
-        let node = rustix::system::uname()
-            .nodename()
-            .to_string_lossy()
-            .into_owned();
-        let reporter = Reporter::new(settings.output, &node, otlp.as_ref())?;
+        let mut reporter = Reporter::new(settings.output, &super::node(), otlp.as_ref())?;
+        if let Err(error) = reporter.keep_history(&settings.state, Bounds::default()) {
+            eprintln!("degraded: no history is kept ({error}). All else goes on.");
+        }
         let probe = sense(&settings, &snapshot)?;
+        let store = Arc::new(store);
+        let (ask, asked) = mpsc::channel(REQUESTS);
+        let served = serve::serve(
+            &settings.state,
+            ask,
+            Arc::clone(&store),
+            reporter.heals(),
+            settings.soak,
+        );
+        let _served = served
+            .inspect_err(|error| {
+                eprintln!("degraded: no control socket ({error}): `drift-agent status` cannot ask this agent. All else goes on.");
+            })
+            .ok();
         pipeline::run(Parts {
             settings,
-            store: store.into(),
+            store,
             reporter,
             host,
             snapshot,
             basis,
             rejected,
             probe,
+            asked,
         })
         .await
         .map_err(anyhow::Error::from)
@@ -206,6 +243,7 @@ fn sense(settings: &Settings, snapshot: &Snapshot) -> Result<Result<Probe, Strin
     }
     let loaded = Probe::load(ProbeSettings {
         objects: Objects::new(&snapshot.files).count(),
+        ring: settings.ring,
         debug: settings.debug_probes,
     });
     match loaded {
@@ -228,21 +266,6 @@ fn sense(settings: &Settings, snapshot: &Snapshot) -> Result<Result<Probe, Strin
 
 fn short(refused: &Refused) -> String {
     refused.to_string()
-}
-
-fn default_state() -> Result<PathBuf> {
-    if rustix::process::geteuid().is_root() {
-        return Ok("/var/lib/drift-agent".into());
-    }
-    let set = |name| {
-        std::env::var_os(name)
-            .filter(|value| !value.is_empty())
-            .map(PathBuf::from)
-    };
-    set("XDG_STATE_HOME")
-        .or_else(|| set("HOME").map(|home| home.join(".local/state")))
-        .map(|base| base.join("drift-agent"))
-        .context("no state folder: HOME is not set, so name one with --state DIR")
 }
 
 /// Makes the state folder what it must be, and holds it against a second agent.
@@ -277,44 +300,60 @@ fn lock(state: &Path) -> Result<File> {
     }
 }
 
-/// `500ms`, `2s`, `10m`, `1h`.
-fn duration(text: &str) -> Result<Duration, String> {
+/// `4096`, `64KiB`, `4MiB`: what the kernel takes for a ring.
+fn ring(text: &str) -> Result<u32, String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
-    let number: u64 = text[..text.len() - unit.len()]
-        .parse()
-        .map_err(|_| "a duration is a number and a unit: 500ms, 2s, 10m, 1h".to_owned())?;
-    let duration = match unit {
-        "ms" => Duration::from_millis(number),
-        "s" => Duration::from_secs(number),
-        "m" => Duration::from_secs(number.saturating_mul(60)),
-        "h" => Duration::from_secs(number.saturating_mul(3600)),
-        _ => return Err(format!("unknown unit `{unit}`: 500ms, 2s, 10m, 1h")),
+    let scale: u32 = match unit {
+        "" => 1,
+        "KiB" => 1 << 10,
+        "MiB" => 1 << 20,
+        _ => return Err(format!("unknown unit `{unit}`: 4096, 64KiB, 4MiB")),
     };
-    if duration < Duration::from_millis(100) {
-        return Err("at least 100ms: scanning more often takes a whole core".to_owned());
+    let size = text[..text.len() - unit.len()]
+        .parse()
+        .ok()
+        .and_then(|number: u32| number.checked_mul(scale))
+        .ok_or("a size is a number, or a number and a unit: 4096, 64KiB, 4MiB")?;
+    let page = rustix::param::page_size() as u32;
+    if !size.is_power_of_two() || size < page || size > MOST_RING {
+        return Err(format!(
+            "the kernel takes powers of two, from one page ({page}) to 1024MiB"
+        ));
     }
-    Ok(duration)
+    Ok(size)
 }
+
+/// It is locked in memory.
+const MOST_RING: u32 = 1 << 30;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn durations_are_read_with_their_unit() {
+    fn a_ring_has_a_size_that_the_kernel_takes() {
+        let page = rustix::param::page_size();
         for (text, expected) in [
-            ("500ms", Some(Duration::from_millis(500))),
-            ("2s", Some(Duration::from_secs(2))),
-            ("10m", Some(Duration::from_secs(600))),
-            ("1h", Some(Duration::from_secs(3600))),
-            ("1", None),
-            ("s", None),
-            ("-1s", None),
-            ("1ms", None),
-            ("99999999999999999999s", None),
-            ("1d", None),
+            ("4MiB", Some(4 << 20)),
+            ("64KiB", Some(64 << 10)),
+            ("1048576", Some(1 << 20)),
+            ("1024MiB", Some(1 << 30)),
+            ("2048MiB", None),
+            ("4096MiB", None),
+            ("3MiB", None),
+            ("1KiB", None),
+            ("MiB", None),
+            ("4M", None),
+            ("-1", None),
+            ("0", None),
         ] {
-            assert_eq!(duration(text).ok(), expected, "{text}");
+            assert_eq!(ring(text).ok(), expected, "{text}");
         }
+        assert_eq!(ring(&page.to_string()).ok(), Some(page as u32));
+        assert_eq!(
+            ring("4MiB").ok(),
+            Some(crate::settings::RING),
+            "the default"
+        );
     }
 }

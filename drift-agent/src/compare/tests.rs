@@ -72,6 +72,7 @@ fn what_stands_there_decides() {
 
 #[test]
 fn each_attribute_counts_by_itself_and_only_where_it_is_declared() {
+    // B067.
     // All combinations of: mode declared, mode wrong, uid declared, uid wrong, gid declared, gid wrong, content wrong.
     for bits in 0u32..128 {
         let bit = |index: u32| bits >> index & 1 == 1;
@@ -191,4 +192,28 @@ fn what_stands_there_against_every_target() {
             [m, t, t, t, t, t, None, u, t, r, s, l],
         );
     }
+}
+
+#[test]
+fn what_a_link_holds_is_a_text_and_not_a_path() {
+    // Equal as paths; the first of them leads nowhere where `a` is a file.
+    for text in ["a/", "./a", "a/.", "b/../a", "A"] {
+        let declared = sample::declared("/etc/f", Target::Symlink("a".into()));
+        let observed = look(Found::Link(text.into()), 0o777, 0, 0);
+        assert_eq!(
+            differences(&declared, &observed),
+            [Drift::LinkTarget],
+            "{text}"
+        );
+        assert_ne!(Target::Symlink("a".into()), Target::Symlink(text.into()));
+    }
+}
+
+#[test]
+fn where_nobody_can_look_nothing_is_said_to_be_unexpected() {
+    let declared = sample::declared("/etc/f", Target::Absent);
+    let mut observed = look(Found::Unreadable(ErrorKind::PermissionDenied), 0o644, 0, 0);
+    assert_eq!(differences(&declared, &observed), [Drift::Unexpected]);
+    observed.stat = None;
+    assert_eq!(differences(&declared, &observed), [Drift::Unreadable]);
 }

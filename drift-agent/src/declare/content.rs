@@ -18,7 +18,7 @@ use rustix::{
     io::Errno,
 };
 
-use super::Basis;
+use super::{Basis, Blobs};
 
 /// Bytes of all contents that are no texts of the policies themselves, at most: they stay in memory.
 pub const MAX_CONTENTS: u64 = 256 << 20;
@@ -29,6 +29,8 @@ pub(super) type Bytes = (Arc<[u8]>, blake3::Hash);
 /// Reads files beneath the policy folder, each once.
 pub(super) struct Contents<'f> {
     dir: &'f OwnedFd,
+    /// What is there beside the folder.
+    blobs: Option<Blobs<'f>>,
     read: HashMap<PathBuf, Result<Bytes, String>>,
     all: u64,
 }
@@ -37,8 +39,17 @@ impl<'f> Contents<'f> {
     pub(super) fn new(dir: &'f OwnedFd) -> Self {
         Self {
             dir,
+            blobs: None,
             read: HashMap::new(),
             all: 0,
+        }
+    }
+
+    /// A content that is named by its digest may come from there too.
+    pub(super) fn with_blobs(self, blobs: Blobs<'f>) -> Self {
+        Self {
+            blobs: Some(blobs),
+            ..self
         }
     }
 
@@ -60,8 +71,8 @@ impl<'f> Contents<'f> {
         bytes
     }
 
-    /// The content that has this digest: the file of that name in the folder `blobs` beside the policies. (Where the agent keeps a store of
-    /// blobs, it is asked here.)
+    /// The content that has this digest: the file of that name in the folder `blobs` beside the policies, or what the agent has kept of it.
+    /// That counts as if it had been read from there: whoever keeps the folder's files keeps it too.
     ///
     /// # Errors
     /// As [`Contents::get`], and where the file holds something else.
@@ -71,7 +82,18 @@ impl<'f> Contents<'f> {
         basis: &mut Basis,
     ) -> Result<Bytes, String> {
         let path = Path::new("blobs").join(&*digest.to_hex());
-        let bytes = self.get(&path, basis)?;
+        let bytes = match self.get(&path, basis) {
+            Ok(bytes) => bytes,
+            Err(why) => {
+                let kept = self.blobs.and_then(|blobs| blobs(digest));
+                let kept = kept.filter(|bytes| bytes.len() as u64 <= MAX_CONTENT);
+                let kept = kept.ok_or(why)?;
+                let bytes = self.counted(kept, &escape::path_name(&path).to_string())?;
+                basis.read(path.clone(), bytes.0.clone());
+                self.read.insert(path.clone(), Ok(bytes.clone()));
+                bytes
+            }
+        };
         if bytes.1 != *digest {
             let shown = escape::path_name(&path);
             return Err(format!("{shown} does not hold what its name says"));

@@ -18,8 +18,8 @@ use crate::{
 };
 
 use super::{
-    ActivePolicy, Attributes, Basis, Content, Declared, Exhaustive, Identified, Identity, Snapshot,
-    Target, Through,
+    ActivePolicy, Attributes, Basis, Blobs, Content, Declared, Exhaustive, Identified, Identity,
+    Snapshot, Target, Through,
     accounts::{Accounts, GROUPS, USERS},
     attribute::Names,
     content::{Bytes, Contents},
@@ -50,6 +50,14 @@ impl<'a> Resolve<'a> {
             contents: Contents::new(&folder.dir),
             basis,
             problems,
+        }
+    }
+
+    /// A content that is named by its digest may come from there too.
+    pub(super) fn with_blobs(self, blobs: Blobs<'a>) -> Self {
+        Self {
+            contents: self.contents.with_blobs(blobs),
+            ..self
         }
     }
 
@@ -247,7 +255,7 @@ impl<'a> Resolve<'a> {
             self.problems,
         );
         let attributes = self.attributes(attributes);
-        let target = Target::Symlink(target.clone());
+        let target = Target::Symlink(target.clone().into_os_string());
         Some(Declared {
             uid: uid?,
             gid: gid?,

@@ -1,6 +1,9 @@
 //! Paths that are reached through links.
 
-use std::path::{Path, PathBuf};
+use std::{
+    ffi::OsString,
+    path::{Path, PathBuf},
+};
 
 use drift_common::policy;
 
@@ -17,14 +20,15 @@ pub struct Through {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Link {
     pub path: PathBuf,
-    pub target: PathBuf,
+    pub target: OsString,
 }
 
 impl Through {
     pub(super) fn new(said: &policy::Through) -> Through {
         let links = said.links().iter().map(|link| Link {
             path: link.path.value.clone(),
-            target: link.target.clone(),
+            // A path is the same with and without a closing slash, and a link is not.
+            target: link.target.clone().into_os_string(),
         });
         Through {
             links: links.collect(),

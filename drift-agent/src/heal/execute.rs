@@ -145,7 +145,11 @@ pub(super) fn attributes(
     observed: Option<&Stat>,
 ) -> Result<Healed, HealError> {
     let (dir, name) = parent_and_name(host, declared, OFlags::PATH)?;
-    if let Target::Symlink(_) = declared.target {
+    if let Target::Symlink(target) = &declared.target {
+        // What has another name is not this path's alone.
+        if observed.is_some_and(|stat| stat.links > 1) {
+            return other::link(host, declared, target);
+        }
         return other::link_attributes(&dir, &name, declared).map(|()| Healed::default());
     }
     let flags =

@@ -1,6 +1,6 @@
 //! What is no file: links, directories, and nothing.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 
 use rustix::{
     fd::{AsFd, OwnedFd},
@@ -26,11 +26,7 @@ use super::{
 const DEFAULT_MODE: u32 = 0o755;
 
 /// Puts a symbolic link in place of whatever stands there.
-pub(super) fn link(
-    host: &Host,
-    declared: &Declared,
-    target: &std::path::Path,
-) -> Result<Healed, HealError> {
+pub(super) fn link(host: &Host, declared: &Declared, target: &OsStr) -> Result<Healed, HealError> {
     let mut healed = Healed::default();
     let (dir, name) = place(host, declared, &mut healed.notes)?;
     let temporary = temporary_name(declared.real());

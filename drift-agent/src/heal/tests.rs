@@ -198,3 +198,20 @@ fn a_file_with_another_name_is_replaced_and_the_other_name_keeps_what_it_had() {
     }
     assert_eq!((state(&path), state(&other)), ((0o600, 1), (0o644, 1)));
 }
+
+#[test]
+fn a_link_with_another_name_is_made_anew_and_the_other_name_keeps_its_owner() {
+    use std::os::unix::fs::MetadataExt;
+    if !rustix::process::geteuid().is_root() {
+        return; // nobody else may give a link away
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (path, other) = (dir.path().join("p"), dir.path().join("other"));
+    symlink("nowhere", &path).unwrap();
+    fs::hard_link(&path, &other).unwrap();
+    let mut declared = sample::declared(&path, Target::Symlink("nowhere".into()));
+    declared.uid = Some(1);
+    assert_eq!(heal(&declared).unwrap(), []);
+    let owner = |path: &Path| fs::symlink_metadata(path).unwrap().uid();
+    assert_eq!((owner(&path), owner(&other)), (1, 0));
+}

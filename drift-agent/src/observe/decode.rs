@@ -60,5 +60,18 @@ mod tests {
                 Err(error) => prop_assert_eq!(error, DecodeError::Kind(number)),
             }
         }
+
+        /// B066: inode numbers beyond 2^32 and 2^63 are numbers like any other.
+        #[test]
+        fn an_inode_number_of_any_size_is_read_as_it_is(small in any::<u32>(), shift in 0u32..=32, dev in any::<u32>()) {
+            for ino in [u64::from(small) << shift, u64::MAX - u64::from(small), 1 << 63, u64::from(u32::MAX) + 1] {
+                let mut bytes = [0u8; size_of::<Event>()];
+                bytes[32..40].copy_from_slice(&ino.to_le_bytes());
+                bytes[40..44].copy_from_slice(&dev.to_le_bytes());
+                bytes[52..56].copy_from_slice(&(Kind::ALL[0] as u32).to_le_bytes());
+                let key = decode(&bytes).map(|decoded| decoded.event.key);
+                prop_assert_eq!(key.map(|key| (key.ino, key.dev)), Ok((ino, dev)));
+            }
+        }
     }
 }

@@ -141,8 +141,8 @@ pub enum Found {
     Unreadable(io::ErrorKind),
     /// No two looks agreed.
     Unstable,
-    /// A symbolic link, and what it holds.
-    Link(PathBuf),
+    /// A symbolic link, and what it holds, which is a text and not a path: see [`Target::Symlink`].
+    Link(OsString),
     /// A directory where one is declared, and what may not be in it.
     Directory(Unexpected),
     /// Something of another type than is declared.
@@ -420,7 +420,7 @@ fn open(parent: BorrowedFd<'_>, name: &OsStr, flags: OFlags) -> io::Result<Optio
 /// What a link holds.
 fn link(parent: BorrowedFd<'_>, name: &OsStr) -> io::Result<Found> {
     match readlinkat(parent, name, Vec::new()) {
-        Ok(target) => Ok(Found::Link(OsString::from_vec(target.into_bytes()).into())),
+        Ok(target) => Ok(Found::Link(OsString::from_vec(target.into_bytes()))),
         // It was a link a moment ago.
         Err(Errno::INVAL) => Ok(Found::Unstable),
         Err(error) => Err(error.into()),

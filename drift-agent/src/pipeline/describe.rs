@@ -65,8 +65,7 @@ pub fn detail(declared: &Declared, observed: &Observed, compared: &Compared) -> 
     const TOLD: usize = 5;
     let found = match (&declared.target, &observed.found) {
         (Target::Symlink(target), Found::Link(found)) if target != found => {
-            let [declared, found] =
-                [target, found].map(|path| escape::bytes(path.as_os_str().as_bytes()));
+            let [declared, found] = [target, found].map(|text| escape::bytes(text.as_bytes()));
             Some(format!("it leads to {found}, not to {declared}"))
         }
         (_, Found::Directory(Unexpected { names, count })) if *count > 0 => {

@@ -44,6 +44,11 @@ struct Batch {
 }
 
 impl Losses {
+    /// Events that the kernel half has lost so far.
+    pub fn known(&self) -> u64 {
+        self.known
+    }
+
     /// Another snapshot: everything is looked at anyway.
     pub fn forget(&mut self) {
         self.batch = None;

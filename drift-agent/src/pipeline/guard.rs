@@ -138,7 +138,9 @@ impl Pipeline {
             let policy = Arc::clone(&self.snapshot.policies[place]);
             let files = self.snapshot.files.iter().zip(&self.paths);
             let mut of_policy = files.filter(|(file, _)| Arc::ptr_eq(&file.policy, &policy));
-            if of_policy.all(|(_, state)| state.looked && state.drift.is_none()) {
+            if of_policy.all(|(_, state)| {
+                state.looked && !state.drift.as_ref().is_some_and(Ongoing::matters)
+            }) {
                 self.policy_brakes[place].activating = false;
                 self.note_activating(&policy.name, None);
             }

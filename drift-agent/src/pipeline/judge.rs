@@ -133,6 +133,7 @@ impl Pipeline {
         state.overtaken = 0;
         let first_look = !state.looked;
         self.verdict(index, &why, &drifts, looked)?;
+        self.scans.compared(&mut self.paths[index], now);
         self.counted(index)?;
         self.after_look(index, now);
         if let Some(first) = self.first.as_mut().filter(|_| first_look) {
@@ -183,6 +184,10 @@ impl Pipeline {
                 }
                 None => Ok(()),
             };
+        }
+        if *drifts != [Drift::ContentEquivalent] {
+            let policy = &self.snapshot.files[index].policy;
+            self.unsound.insert(policy.name.clone());
         }
         let print = Fingerprint::new(&self.snapshot.files[index], looked);
         let known = state

@@ -21,6 +21,8 @@ pub struct PathState {
     pub stat: Option<Stat>,
     /// Looked at at least once.
     pub looked: bool,
+    /// The look at everything that is under way waits for it.
+    pub awaited: bool,
     pub settle: Settle,
     /// Why it is to be looked at, while that has not begun.
     pub why: Option<Why>,
@@ -156,6 +158,11 @@ pub struct Ongoing {
 const MOST_DIVERGED: u32 = 2;
 
 impl Ongoing {
+    /// The path is not as declared. (A file that says the same in another way is told, and is as declared.)
+    pub fn matters(&self) -> bool {
+        self.drifts != [Drift::ContentEquivalent]
+    }
+
     /// What of it the policy wants to be put back.
     pub fn healable(&self, declared: &Declared) -> Vec<Drift> {
         heal::healable(declared, &self.drifts, self.print.out_of_reach())

@@ -1,5 +1,7 @@
 //! The table of hooks: each kernel program, once, with every place it is attached to.
 
+use std::fmt;
+
 /// Where a program is attached.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Place {
@@ -17,6 +19,23 @@ pub struct Hook {
     pub places: &'static [Place],
     /// What is not seen without it, for people.
     pub sees: &'static str,
+}
+
+impl Hook {
+    /// Without it the others are of no use: it tells the agent what an inode is called, or whether a call succeeded.
+    #[must_use]
+    pub fn is_essential(&self) -> bool {
+        matches!(self.program, "open_exit" | "call_exit")
+    }
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Place::Tracepoint(category, name) => write!(f, "{category}/{name}"),
+            Place::Raw(name) => f.write_str(name),
+        }
+    }
 }
 
 macro_rules! calls {
@@ -137,6 +156,11 @@ pub const HOOKS: &[Hook] = &[
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_hooks_that_all_others_need_are_in_the_table() {
+        assert_eq!(HOOKS.iter().filter(|hook| hook.is_essential()).count(), 2);
+    }
 
     #[test]
     fn each_call_that_is_remembered_on_entry_is_looked_at_on_exit() {

@@ -1,25 +1,20 @@
 //! Load the programs, attach them, hand out the ends.
 
-use std::{fs, io, path::Path};
+use std::{fs, io};
 
 use aya::{
     Ebpf, EbpfError, EbpfLoader,
     maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf},
-    programs::{
-        ProgramError, RawTracePoint, TracePoint, raw_trace_point::RawTracePointLink,
-        trace_point::TracePointLink,
-    },
 };
 use drift_common::abi::Knobs;
-use log::debug;
 use zerocopy::IntoBytes;
 
 use super::{
+    attach::{Links, Tried, attach},
     btf::Btf,
     counters::Counters,
-    hook::{HOOKS, Place},
     offsets,
-    refused::Refused,
+    refused::{Refused, not_allowed, sentence},
     tracefs,
     watch::{Maps, Watch},
 };
@@ -29,19 +24,18 @@ static PROGRAMS: Option<&[u8]> = Some(aya::include_bytes_aligned!(env!("DRIFT_PR
 #[cfg(not(drift_probes))]
 static PROGRAMS: Option<&[u8]> = None;
 
-const BTF: &str = "/sys/kernel/btf/vmlinux";
+pub(super) const BTF: &str = "/sys/kernel/btf/vmlinux";
 
 /// Objects (paths, directories, names) that the kernel tables hold at most: 24 bytes of mark each, and about 100 in each table.
 const MOST_OBJECTS: usize = 1 << 20;
-
-/// Bytes of the ring of changes: some 40,000 doorbells, and an object that has rung does not ring again before it was looked at.
-const RING: u32 = 4 << 20;
 
 /// How to load the kernel half.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeSettings {
     /// Objects to have room for.
     pub objects: usize,
+    /// Bytes of the ring of changes: a power of two, at least a page.
+    pub ring: u32,
     /// Let the programs log what they do.
     pub debug: bool,
 }
@@ -54,10 +48,8 @@ pub struct Probe {
     pub loads: RingBuf<MapData>,
     pub counters: Counters,
     pub watch: Watch,
-    /// Programs that are attached to at least one place.
-    pub hooks: usize,
-    /// What this kernel cannot show, a phrase each.
-    pub unseen: Vec<&'static str>,
+    /// What became of each hook.
+    pub tried: Vec<Tried>,
     /// Room for objects.
     pub capacity: usize,
     pub attached: Attached,
@@ -75,33 +67,11 @@ impl std::fmt::Debug for Attached {
     }
 }
 
-/// What keeps the programs attached.
-#[derive(Default)]
-struct Links {
-    tracepoints: Vec<TracePointLink>,
-    raw: Vec<RawTracePointLink>,
-}
-
-impl Drop for Links {
-    /// The kernel waits for a grace period of some 50 ms for each perf tracepoint that is let go (`perf_event_detach_bpf_prog` since 6.13). Side by side they
-    /// share it: 1 s instead of 4.
-    fn drop(&mut self) {
-        self.raw.clear();
-        std::thread::scope(|scope| {
-            for link in self.tracepoints.drain(..) {
-                // Where no thread can be had the link is dropped with the closure, here.
-                let _detached_here =
-                    std::thread::Builder::new().spawn_scoped(scope, move || drop(link));
-            }
-        });
-    }
-}
-
 impl std::fmt::Debug for Probe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Probe")
-            .field("hooks", &self.hooks)
-            .field("unseen", &self.unseen)
+            .field("hooks", &self.hooks())
+            .field("unseen", &self.unseen())
             .field("capacity", &self.capacity)
             .finish_non_exhaustive()
     }
@@ -131,7 +101,7 @@ impl Probe {
             .override_global("OFFSETS", offsets.as_bytes(), true)
             .override_global("KNOBS", knobs.as_bytes(), true)
             .override_global(aya_log::LEVEL, &log_level, false)
-            .map_max_entries("CHANGES", RING);
+            .map_max_entries("CHANGES", settings.ring);
         for map in [
             "LEVELS",
             "SLOTS",
@@ -143,11 +113,7 @@ impl Probe {
             loader.map_max_entries(map, capacity as u32);
         }
         let mut ebpf = loader.load(programs).map_err(|error| refusal(&error))?;
-        let Outcome {
-            hooks,
-            unseen,
-            links,
-        } = tracefs::with(|tracefs| attach(&mut ebpf, tracefs))?;
+        let (tried, links) = tracefs::with(|tracefs| attach(&mut ebpf, tracefs))?;
         if settings.debug {
             log_programs(&mut ebpf);
         }
@@ -180,8 +146,7 @@ impl Probe {
                 read_armed: Array::try_from(take(&mut ebpf, "READ_ARMED")?)
                     .map_err(|error| map_refusal(&error))?,
             }),
-            hooks,
-            unseen,
+            tried,
             capacity,
             attached: Attached {
                 _links: links,
@@ -190,6 +155,28 @@ impl Probe {
         };
         probe.answers()?;
         Ok(probe)
+    }
+
+    /// Programs that are attached to at least one place.
+    #[must_use]
+    pub fn hooks(&self) -> usize {
+        self.tried
+            .iter()
+            .filter(|tried| tried.is_attached())
+            .count()
+    }
+
+    /// What this kernel cannot show, a phrase each.
+    #[must_use]
+    pub fn unseen(&self) -> Vec<&'static str> {
+        let mut unseen: Vec<&str> = self
+            .tried
+            .iter()
+            .filter(|tried| tried.is_blind())
+            .map(|tried| tried.hook.sees)
+            .collect();
+        unseen.dedup();
+        unseen
     }
 
     /// The first question to the kernel half: what is `/`? No answer means that it knows this process by another number.
@@ -212,81 +199,6 @@ fn own_tgid() -> io::Result<u32> {
         .ok_or_else(|| io::Error::other("/proc/self/status has no NSpid line"))
 }
 
-struct Outcome {
-    hooks: usize,
-    unseen: Vec<&'static str>,
-    links: Links,
-}
-
-fn attach(ebpf: &mut Ebpf, tracefs: &Path) -> Result<Outcome, Refused> {
-    let mut attached = Outcome {
-        hooks: 0,
-        unseen: Vec::new(),
-        links: Links::default(),
-    };
-    for hook in HOOKS {
-        let refused = |error: &ProgramError| Refused::Program {
-            program: hook.program,
-            reason: sentence(error),
-        };
-        let program = ebpf
-            .program_mut(hook.program)
-            .ok_or_else(|| Refused::Program {
-                program: hook.program,
-                reason: "it is not in this agent's object file".to_owned(),
-            })?;
-        let mut places = 0;
-        match hook.places.first() {
-            Some(Place::Raw(_)) => {
-                let program: &mut RawTracePoint = program.try_into().map_err(|e| refused(&e))?;
-                program
-                    .load()
-                    .map_err(|error| denied(&error, hook.program))?;
-                for place in hook.places {
-                    if let Place::Raw(name) = place {
-                        match program
-                            .attach(name)
-                            .and_then(|link| program.take_link(link))
-                        {
-                            Ok(link) => {
-                                attached.links.raw.push(link);
-                                places += 1;
-                            }
-                            Err(error) => debug!("{name}: {}", sentence(&error)),
-                        }
-                    }
-                }
-            }
-            _ => {
-                let program: &mut TracePoint = program.try_into().map_err(|e| refused(&e))?;
-                program
-                    .load()
-                    .map_err(|error| denied(&error, hook.program))?;
-                for place in hook.places {
-                    if let Place::Tracepoint(category, name) = place {
-                        if !tracefs.join("events").join(category).join(name).exists() {
-                            debug!("{category}/{name}: not in this kernel");
-                            continue;
-                        }
-                        let link = program
-                            .attach(category, name)
-                            .and_then(|link| program.take_link(link))
-                            .map_err(|error| denied(&error, hook.program))?;
-                        attached.links.tracepoints.push(link);
-                        places += 1;
-                    }
-                }
-            }
-        }
-        if places > 0 {
-            attached.hooks += 1;
-        } else {
-            attached.unseen.push(hook.sees);
-        }
-    }
-    Ok(attached)
-}
-
 fn take(ebpf: &mut Ebpf, name: &str) -> Result<aya::maps::Map, Refused> {
     ebpf.take_map(name)
         .ok_or_else(|| Refused::Load(format!("the object file has no map `{name}`")))
@@ -296,75 +208,11 @@ fn map_refusal(error: &MapError) -> Refused {
     Refused::Load(sentence(error))
 }
 
-/// EPERM and EACCES anywhere in the chain of causes: the process lacks a capability.
-fn not_allowed(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
-    let mut next = Some(error);
-    while let Some(cause) = next {
-        if let Some(io) = cause.downcast_ref::<io::Error>()
-            && io.kind() == io::ErrorKind::PermissionDenied
-            && let Some(code) = io.raw_os_error()
-        {
-            return Some(io::Error::from_raw_os_error(code));
-        }
-        next = cause.source();
-    }
-    None
-}
-
 fn refusal(error: &EbpfError) -> Refused {
     match not_allowed(error) {
         Some(io) => Refused::NotAllowed(io),
         None => Refused::Load(sentence(error)),
     }
-}
-
-fn denied(error: &ProgramError, program: &'static str) -> Refused {
-    // The verifier says no with EACCES as well, and then it says why: that is not a missing capability.
-    if let ProgramError::LoadError { verifier_log, .. } = error
-        && !verifier_log.to_string().trim().is_empty()
-    {
-        debug!("verifier on {program}: {verifier_log}");
-        return Refused::Program {
-            program,
-            reason: last_line(&verifier_log.to_string()),
-        };
-    }
-    match not_allowed(error) {
-        Some(io) => Refused::NotAllowed(io),
-        None => Refused::Program {
-            program,
-            reason: sentence(error),
-        },
-    }
-}
-
-/// The verifier ends with a line of statistics; what it objects to stands before it.
-fn last_line(log: &str) -> String {
-    log.lines()
-        .rev()
-        .map(str::trim)
-        .find(|line| {
-            !line.is_empty()
-                && !line.starts_with("processed ")
-                && !line.starts_with("verification time")
-        })
-        .unwrap_or("no reason given")
-        .to_owned()
-}
-
-/// An error with its causes, once each.
-fn sentence(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut next = error.source();
-    while let Some(cause) = next {
-        let cause_text = cause.to_string();
-        if !text.contains(&cause_text) {
-            text.push_str(": ");
-            text.push_str(&cause_text);
-        }
-        next = cause.source();
-    }
-    text
 }
 
 /// The programs' own log goes where the agent's goes. Losing it loses nothing but the log.

@@ -2,6 +2,8 @@
 
 use std::{io, path::PathBuf};
 
+use aya::programs::ProgramError;
+use log::debug;
 use thiserror::Error;
 
 use super::btf::BtfError;
@@ -60,4 +62,70 @@ impl Refused {
             Refused::TooMany(..) => "too-many-objects",
         }
     }
+}
+
+/// EPERM and EACCES anywhere in the chain of causes: the process lacks a capability.
+pub(super) fn not_allowed(error: &(dyn std::error::Error + 'static)) -> Option<io::Error> {
+    let mut next = Some(error);
+    while let Some(cause) = next {
+        if let Some(io) = cause.downcast_ref::<io::Error>()
+            && io.kind() == io::ErrorKind::PermissionDenied
+            && let Some(code) = io.raw_os_error()
+        {
+            return Some(io::Error::from_raw_os_error(code));
+        }
+        next = cause.source();
+    }
+    None
+}
+
+/// Why a program was not loaded or attached.
+pub(super) fn denied(error: &ProgramError, program: &'static str) -> Refused {
+    // The verifier says no with EACCES as well, and then it says why: that is not a missing capability.
+    if let ProgramError::LoadError { verifier_log, .. } = error
+        && !verifier_log.to_string().trim().is_empty()
+    {
+        debug!("verifier on {program}: {verifier_log}");
+        return Refused::Program {
+            program,
+            reason: last_line(&verifier_log.to_string()),
+        };
+    }
+    match not_allowed(error) {
+        Some(io) => Refused::NotAllowed(io),
+        None => Refused::Program {
+            program,
+            reason: sentence(error),
+        },
+    }
+}
+
+/// The verifier ends with a line of statistics; what it objects to stands before it.
+fn last_line(log: &str) -> String {
+    log.lines()
+        .rev()
+        .map(str::trim)
+        .find(|line| {
+            !line.is_empty()
+                && !line.starts_with("processed ")
+                && !line.starts_with("verification time")
+                && !line.starts_with("stack depth")
+        })
+        .unwrap_or("no reason given")
+        .to_owned()
+}
+
+/// An error with its causes, once each.
+pub(super) fn sentence(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut next = error.source();
+    while let Some(cause) = next {
+        let cause_text = cause.to_string();
+        if !text.contains(&cause_text) {
+            text.push_str(": ");
+            text.push_str(&cause_text);
+        }
+        next = cause.source();
+    }
+    text
 }

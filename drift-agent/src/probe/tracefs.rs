@@ -16,7 +16,7 @@ use super::refused::Refused;
 const PLACES: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// The mounted tracefs, if there is one.
-fn mounted() -> Option<&'static Path> {
+pub(super) fn mounted() -> Option<&'static Path> {
     PLACES
         .iter()
         .map(Path::new)

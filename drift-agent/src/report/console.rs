@@ -9,6 +9,7 @@ use jiff::tz::TimeZone;
 
 use self::layout::{Cell, cut_middle, fit, width};
 use super::{
+    read,
     record::{Event, Record},
     sentence::{differences, duration, found, path, version, who},
 };
@@ -19,6 +20,9 @@ const COLUMNS: usize = 100;
 const NARROWEST: usize = 40;
 /// A process may call itself anything; this much of it tells who it is.
 const COMM_AND_PID: usize = 40;
+
+/// Digits of an id that people are shown. The last ones: the first ones are the time, and alike for months.
+const SHORT_ID: usize = 8;
 
 /// What the agent watches, told once at its start and after each change of policies.
 #[derive(Clone, Debug, Default)]
@@ -71,10 +75,29 @@ impl Look {
     /// One record, as one line without its end.
     #[must_use]
     pub fn line(&self, record: &Record) -> String {
-        let label = Label::of(record.event);
+        self.line_after(vec![self.time(record, "%H:%M:%S", 8)], record)
+    }
+
+    /// One line of JSON that was kept earlier, as one line for people: with its day, and the end of its id, by which it can be asked for. One
+    /// of an event that is not known here is shown as it is.
+    #[must_use]
+    pub fn past(&self, json: &str) -> String {
+        let Some(record) = read::record(json) else {
+            return printable(json).into_owned();
+        };
+        let time = self.time(&record, "%Y-%m-%d %H:%M:%S", 19);
+        let id = Cell::new(short_id(&record), SHORT_ID, SHORT_ID);
+        self.line_after(vec![time, id], &record)
+    }
+
+    fn time(&self, record: &Record, format: &str, width: usize) -> Cell {
         let time = record.time.to_zoned(self.zone.clone());
-        let time = time.strftime("%H:%M:%S").to_string();
-        let mut cells = vec![Cell::new(time, 8, 8), Cell::new(label.word, 6, 6)];
+        Cell::new(time.strftime(format).to_string(), width, width)
+    }
+
+    fn line_after(&self, mut cells: Vec<Cell>, record: &Record) -> String {
+        let label = Label::of(record.event);
+        cells.push(Cell::new(label.word, 6, 6));
         cells.extend(cells_of(record));
         let line = fit(cells, self.columns());
         match label.colour {
@@ -137,6 +160,11 @@ impl Label {
         };
         Label { word, colour }
     }
+}
+
+fn short_id(record: &Record) -> String {
+    let id = record.id.simple().to_string();
+    id[id.len() - SHORT_ID..].to_owned()
 }
 
 fn cells_of(record: &Record) -> Vec<Cell> {

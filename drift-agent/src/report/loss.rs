@@ -7,6 +7,8 @@ use super::record::{Event, Record};
 pub(super) enum Lost {
     /// Who reads standard output did not keep up.
     OutputBlocked,
+    /// The disk did not keep up, or was full.
+    HistoryBlocked,
     /// The collector did not keep up, or was not there.
     QueueFull,
     /// The collector will not have them.
@@ -16,12 +18,18 @@ pub(super) enum Lost {
 impl Lost {
     /// Every one.
     #[cfg(test)]
-    pub(super) const ALL: [Lost; 3] = [Lost::OutputBlocked, Lost::QueueFull, Lost::Refused];
+    pub(super) const ALL: [Lost; 4] = [
+        Lost::OutputBlocked,
+        Lost::HistoryBlocked,
+        Lost::QueueFull,
+        Lost::Refused,
+    ];
 
     /// The `reason` in records.
     pub(super) const fn reason(self) -> &'static str {
         match self {
             Lost::OutputBlocked => "output-blocked",
+            Lost::HistoryBlocked => "history-blocked",
             Lost::QueueFull => "export-queue-full",
             Lost::Refused => "export-refused",
         }
@@ -34,6 +42,9 @@ pub(super) fn lost(what: Lost, count: u64) -> Record {
     let message = match what {
         Lost::OutputBlocked => {
             format!("{count} {records} not written here: whoever reads this did not keep up")
+        }
+        Lost::HistoryBlocked => {
+            format!("{count} {records} not kept here: the disk did not keep up or was full")
         }
         Lost::QueueFull => {
             format!("{count} {records} not sent: the collector did not keep up or was not there")

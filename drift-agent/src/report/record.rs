@@ -81,7 +81,7 @@ impl Event {
         }
     }
 
-    const fn needs_a_reason(self) -> bool {
+    pub(super) const fn needs_a_reason(self) -> bool {
         match self {
             Event::HealFailed
             | Event::HealUnverifiable

@@ -7,7 +7,7 @@ use std::{
     time::SystemTime,
 };
 
-use super::{Activation, Restored, Seen, Store, StoreError};
+use super::{Activation, Restored, Seen, Store, StoreError, declaration};
 use crate::declare::{self, ActivePolicy, Basis, Mode, Rejected, Snapshot, Sources};
 
 /// What is in force now and is to be kept. Made in the order in which things came into force; kept in any.
@@ -20,14 +20,16 @@ pub struct InForce {
 }
 
 impl Store {
-    /// [`declare::look`]; a folder in which a version that is known has another content is rejected too.
+    /// [`declare::look`]; a content that is named by its digest may be one that is kept here, and a folder in which a version that is known has
+    /// another content is rejected too.
     pub fn look(
         &self,
         folder: &Path,
         host_root: &Path,
         mode: Option<Mode>,
     ) -> (Result<Snapshot, Rejected>, Basis) {
-        let (outcome, basis) = declare::look(folder, host_root, mode);
+        let kept = |digest: &_| self.get(digest).ok();
+        let (outcome, basis) = declare::look_beside(folder, host_root, mode, &kept);
         let outcome = outcome.and_then(|snapshot| {
             self.begin_anew_for_another(folder);
             let seen: Vec<_> = snapshot
@@ -70,8 +72,10 @@ impl Store {
             .values()
             .map(|bytes| *blake3::hash(bytes).as_bytes())
             .collect();
+        let declaration = blake3::hash(&declaration::bytes(&sources));
         let activation = |policy: &Arc<ActivePolicy>| Activation {
             seen: seen(policy),
+            declaration: Some(declaration),
             blobs: blobs.clone(),
         };
         InForce {
@@ -98,6 +102,7 @@ impl Store {
         // First, so that no blob of it is given up for another one of it.
         self.state.activate(active, now)?;
         let saved = self.save(folder, sources, now)?;
+        self.put(&declaration::bytes(sources))?;
         *kept = *turn;
         Ok(saved)
     }

@@ -24,6 +24,14 @@ pub enum StoreError {
     )]
     Folder { path: PathBuf, source: io::Error },
     #[error(
+        "cannot read the history in {}: {source}{}",
+        escape::path(.path),
+        denied(.source)
+    )]
+    History { path: PathBuf, source: io::Error },
+    #[error("cannot read the state folder: {source}{}", denied(.source))]
+    Peek { source: io::Error },
+    #[error(
         "another process has the state database open: stop it, or name another folder with --state DIR"
     )]
     Busy,
@@ -62,6 +70,8 @@ impl StoreError {
     pub fn reason(&self) -> &'static str {
         match self {
             Self::Folder { .. } => "state-folder",
+            Self::History { .. } => "history",
+            Self::Peek { .. } => "state-unreadable",
             Self::Busy => "state-busy",
             Self::Unusable { .. } => "state-unusable",
             Self::Io { .. } => "state-io",
@@ -97,6 +107,13 @@ from_redb!(
     redb::StorageError,
     redb::CommitError
 );
+
+fn denied(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::PermissionDenied => "; it is for root, or for who runs the agent",
+        _ => "",
+    }
+}
 
 fn versions_changed(changed: &[Changed]) -> impl fmt::Display + '_ {
     fmt::from_fn(move |f| {

@@ -4,9 +4,12 @@
 
 mod brake;
 mod open;
+mod peek;
 mod retain;
 
 pub use brake::{HeldBrake, Longest, Spent};
+pub use peek::Known;
+pub(super) use peek::peek;
 pub use retain::{MOST_RETAINED, MOST_VERSIONS};
 
 use std::{
@@ -30,7 +33,7 @@ type VersionKey = (&'static str, &'static str);
 type VersionRow = (&'static [u8; 32], u64, u64);
 
 const VERSIONS: TableDefinition<VersionKey, VersionRow> = TableDefinition::new("versions");
-/// The digests of the blobs a version needs, one after the other.
+/// The digests of the blobs a version needs, one after the other; the first is that of its declaration.
 const RETAINED: TableDefinition<VersionKey, &[u8]> = TableDefinition::new("retained");
 /// The active version of a policy.
 const ACTIVE: TableDefinition<&str, &str> = TableDefinition::new("active");
@@ -50,6 +53,8 @@ pub struct Seen {
 #[derive(Clone, Debug)]
 pub struct Activation {
     pub seen: Seen,
+    /// The blob that lists the files it is declared by: see [`super::Store::declaration`].
+    pub declaration: Option<Hash>,
     pub blobs: BTreeSet<[u8; 32]>,
 }
 
@@ -138,14 +143,21 @@ impl State {
             let mut retained = write.open_table(RETAINED)?;
             let mut actives = write.open_table(ACTIVE)?;
             let mut good = write.open_table(GOOD)?;
-            for Activation { seen, blobs } in active {
+            for Activation {
+                seen,
+                declaration,
+                blobs,
+            } in active
+            {
                 let key = (seen.policy.as_str(), seen.version.as_str());
                 let first = versions.get(key)?.map_or(now, |row| row.value().1);
                 versions.insert(key, (seen.digest.as_bytes(), first, now))?;
                 retained.insert(
                     key,
-                    blobs
+                    declaration
                         .iter()
+                        .map(Hash::as_bytes)
+                        .chain(blobs)
                         .flatten()
                         .copied()
                         .collect::<Vec<u8>>()
@@ -181,25 +193,27 @@ impl State {
         texts(&self.read()?, GOOD)
     }
 
-    /// What a look at all of a policy's paths has found for its active version. When it was found healthy at every look for as long as `soak`,
-    /// it becomes the last good one. Returns whether it has become that now.
+    /// Whether all paths of a version were found as declared. When its policy's active version was found so at every look for as long as `soak`,
+    /// it becomes the last good one. Returns whether it has become that now. Of a version that is not the active one nothing is noted.
     pub fn note_health(
         &self,
         policy: &str,
+        version: &str,
         healthy: bool,
         now: SystemTime,
         soak: Duration,
     ) -> Result<bool, StoreError> {
         let read = self.read()?;
-        let version = {
+        let is_active = {
             let active = read.open_table(ACTIVE)?;
-            let version = active.get(policy)?.map(|row| row.value().to_owned());
-            version.filter(|_| healthy)
+            active
+                .get(policy)?
+                .is_some_and(|row| row.value() == version)
         };
-        let Some(version) = version else {
+        if !healthy || !is_active {
             self.healthy().remove(policy);
             return Ok(false);
-        };
+        }
         let since = {
             let mut all = self.healthy();
             let (_, since) = all
@@ -207,10 +221,10 @@ impl State {
                 .and_modify(|(of, since)| {
                     // Another version begins anew. So does a clock that went back: what it has measured is not known.
                     if *of != version || *since > now {
-                        (*of, *since) = (version.clone(), now);
+                        (*of, *since) = (version.to_owned(), now);
                     }
                 })
-                .or_insert_with(|| (version.clone(), now));
+                .or_insert_with(|| (version.to_owned(), now));
             *since
         };
         let soaked = now.duration_since(since).is_ok_and(|time| time >= soak);
@@ -224,11 +238,16 @@ impl State {
         self.change(|write| {
             write
                 .open_table(GOOD)?
-                .insert(policy, version.as_str())
+                .insert(policy, version)
                 .map(|_| ())
                 .map_err(StoreError::from)
         })?;
         Ok(true)
+    }
+
+    /// Since when each policy's active version has been found healthy at every look.
+    pub fn healthy_since(&self) -> BTreeMap<String, (String, SystemTime)> {
+        self.healthy().clone()
     }
 
     fn read(&self) -> Result<ReadTransaction, StoreError> {

@@ -10,6 +10,7 @@ use tempfile::TempDir;
 mod blobs;
 mod crash;
 mod database;
+mod history;
 mod snapshot;
 mod state;
 
@@ -53,6 +54,7 @@ fn seen(policy: &str, version: &str, content: &str) -> Seen {
 fn activation(policy: &str, version: &str, blobs: &[Hash]) -> Activation {
     Activation {
         seen: seen(policy, version, version),
+        declaration: None,
         blobs: blobs.iter().map(|digest| *digest.as_bytes()).collect(),
     }
 }

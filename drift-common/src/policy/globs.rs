@@ -97,6 +97,7 @@ mod tests {
 
     use super::Globs;
 
+    /// B073.
     #[test]
     fn any_name_in_utf8_has_its_pattern() {
         for name in [

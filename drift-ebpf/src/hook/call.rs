@@ -6,10 +6,10 @@ use drift_common::abi::{Kind, Level, SWEEP_SLOT};
 use crate::{
     actor,
     call::{Call, Named},
-    emit::{self, Change, NO_KEY},
+    emit::{self, Change},
     fault::{Fault, finish},
     kernel::returned,
-    path::{self, Found},
+    path::{self, How},
 };
 
 /// `sys_exit` of the calls that [`Call::enter`] remembers.
@@ -30,40 +30,27 @@ fn try_named(named: &Named, kind: Kind) -> Result<(), Fault> {
     if named.used == 0 {
         return Ok(());
     }
-    let mut change = Change {
-        slot: SWEEP_SLOT,
+    let found = path::find(named)?;
+    // Names are exact for what a call puts or takes away under them. An attribute is changed on what the name leads to: through a symbolic link, or on
+    // another name of the same inode. Then a sweep is asked for.
+    let slot = match (found.how, kind) {
+        // That it has other attributes is nothing to its directory.
+        (How::Inside, Kind::Attr) => SWEEP_SLOT,
+        (How::Nobody, Kind::Attr) if named.path != 0 => SWEEP_SLOT,
+        (How::Nobody, _) => return Ok(()),
+        (How::Object | How::Anywhere | How::Inside, _) => found.slot,
+    };
+    emit::change(&Change {
+        slot,
         kind,
         level: Level::Done,
-        key: NO_KEY,
+        key: found.key,
         writers: 0,
-        parent_name: 0,
-    };
-    match path::find(named)? {
-        Found::Object { slot, key } => {
-            change.slot = slot;
-            if let Some(key) = key {
-                change.key = key;
-            }
-        }
-        Found::Anywhere { slot, parent_name } => {
-            change.slot = slot;
-            change.parent_name = parent_name;
-        }
-        // Names are exact for what a call puts or takes away under them. An attribute is changed on what the name leads to: through a symbolic link,
-        // or on another name of the same inode.
-        // That it has other attributes is nothing to its directory.
-        Found::Inside { slot, parent_name } => match kind {
-            Kind::Attr => {}
-            _ => {
-                change.slot = slot;
-                change.parent_name = parent_name;
-            }
+        parent_name: if slot == SWEEP_SLOT {
+            0
+        } else {
+            found.parent_name
         },
-        Found::Nobody => match kind {
-            Kind::Attr if named.path != 0 => {}
-            _ => return Ok(()),
-        },
-    }
-    emit::change(&change);
+    });
     Ok(())
 }

@@ -4,13 +4,19 @@ use std::fmt;
 
 /// Added up over all test binaries.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Counts {
-    passed: usize,
-    failed: usize,
-    skipped: usize,
+pub(crate) struct Counts {
+    pub(crate) passed: usize,
+    pub(crate) failed: usize,
+    pub(crate) skipped: usize,
 }
 
 impl Counts {
+    pub(super) const ONE_SKIPPED: Counts = Counts {
+        passed: 0,
+        failed: 0,
+        skipped: 1,
+    };
+
     /// From the lines `test result: ok. 3 passed; 0 failed; 0 ignored; …`.
     pub(super) fn add_up(output: &str) -> Counts {
         let mut counts = Counts::default();
@@ -29,6 +35,14 @@ impl Counts {
             counts.skipped += of("ignored");
         }
         counts
+    }
+
+    pub(super) fn plus(self, other: Counts) -> Counts {
+        Counts {
+            passed: self.passed + other.passed,
+            failed: self.failed + other.failed,
+            skipped: self.skipped + other.skipped,
+        }
     }
 
     /// `skips` tests returned early and were counted as passed.

@@ -176,7 +176,7 @@ fn text(
     say("on disk", &told(&observed_side(observed), names));
     for (index, link) in declared.links().iter().enumerate() {
         let what = if index == 0 { "through" } else { "" };
-        let [path, target] = [&link.path, &link.target].map(|path| shown(path));
+        let [path, target] = [&*link.path, Path::new(&link.target)].map(shown);
         say(what, &format!("{path}, which must hold {target}"));
     }
     for (what, words) in rules(declared) {

@@ -516,7 +516,7 @@ fn directories_and_links_have_attributes_too() {
     let nowhere = dir.at("nowhere");
     let declared = wanting(
         &link,
-        Target::Symlink(nowhere.clone()),
+        Target::Symlink(nowhere.clone().into_os_string()),
         vec![
             ("trusted.k", Expect::Value(b"v".to_vec())),
             (SELINUX, Expect::Label("a:b:c".into())),

@@ -7,7 +7,7 @@ use std::{
     io::{self, Read},
     os::fd::{AsFd, BorrowedFd},
     os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
+    path::Path,
 };
 
 use drift_common::policy::{ACCESS_ACL, CAPABILITY, DEFAULT_ACL, SELINUX};
@@ -29,7 +29,7 @@ pub enum Whole {
     File(Vec<u8>),
     /// The names in it, sorted.
     Directory(Vec<OsString>),
-    Link(PathBuf),
+    Link(OsString),
     /// What is neither: it was not opened.
     Special(FileType),
     /// A directory in which the kernel shows itself.

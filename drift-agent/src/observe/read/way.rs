@@ -41,8 +41,7 @@ impl Host {
                 .directory(parent, OFlags::PATH)
                 .and_then(|parent| readlinkat(&parent, name, Vec::new()));
             match found {
-                // Byte for byte: paths are the same with and without a closing slash.
-                Ok(found) if found.as_bytes() == link.target.as_os_str().as_bytes() => {}
+                Ok(found) if found.as_bytes() == link.target.as_bytes() => {}
                 // Another one, or no link.
                 Ok(_) | Err(Errno::INVAL) => return Err(Errno::LOOP),
                 // Without it there is no way to the path, which healing cannot make. Where nothing may be, nothing is.

@@ -46,6 +46,25 @@ fn every_event_is_one_line() {
 }
 
 #[test]
+fn a_line_of_the_past_has_its_day_and_the_end_of_its_id() {
+    let mut record = at_two(every_event().remove(1));
+    record.reason = None;
+    record.id = uuid::Uuid::from_u128(0x0191_2d4c_0000_7000_8000_0000_3f2a_91c4);
+    let json = record.line("node-a").expect("a line");
+    assert_eq!(
+        look(100).past(&json),
+        "2026-01-02 14:02:11  3f2a91c4  healed  /etc/app/app.conf         1.1 ms     web 1.2.0"
+    );
+    assert!(width(&look(60).past(&json)) <= 60);
+    let later = json.replace("drift.healed", "drift.\u{202e}invented");
+    let shown = look(100).past(&later);
+    assert!(
+        shown.contains("invented") && !shown.contains('\u{202e}'),
+        "{shown}"
+    );
+}
+
+#[test]
 fn a_drift_line_tells_both_sides_and_who_and_that_nothing_is_done() {
     let mut record = at_two(Record::new(Event::DriftDetected));
     record.path = Some("/etc/ssh/sshd_config".into());

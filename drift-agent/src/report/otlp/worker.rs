@@ -165,7 +165,9 @@ impl Worker {
             }
             match what {
                 Lost::Refused => self.said.told_refused = refused,
-                Lost::QueueFull | Lost::OutputBlocked => self.said.told_full = full,
+                Lost::QueueFull | Lost::OutputBlocked | Lost::HistoryBlocked => {
+                    self.said.told_full = full;
+                }
             }
         }
     }

@@ -13,7 +13,7 @@ use super::{
 };
 use crate::store::{StoreError, folder::Folder};
 
-const NAME: &str = "state.redb";
+pub(super) const NAME: &str = "state.redb";
 
 /// Holds how many times opening was begun and not ended. redb checks what it opens, but bytes that nobody has thought of could still end
 /// the process, at this start and at every one after it.

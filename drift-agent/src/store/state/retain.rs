@@ -27,6 +27,18 @@ impl State {
         Ok(needed)
     }
 
+    /// The first of the blobs that a version needs, if it is retained and needs any.
+    pub(in crate::store) fn first_blob(
+        &self,
+        policy: &str,
+        version: &str,
+    ) -> Result<Option<Hash>, StoreError> {
+        let read = self.read()?;
+        let row = read.open_table(RETAINED)?.get((policy, version))?;
+        let first = row.and_then(|row| row.value().first_chunk().copied());
+        Ok(first.map(Hash::from_bytes))
+    }
+
     /// Gives up the blobs of the version that was active longest ago, if there is one that is neither active nor the last good one.
     /// Returns its policy and version.
     pub(in crate::store) fn release_oldest(&self) -> Result<Option<(String, String)>, StoreError> {

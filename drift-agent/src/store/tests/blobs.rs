@@ -209,6 +209,7 @@ fn at_the_quota_the_oldest_unneeded_blobs_go_and_what_is_needed_never_does() {
             version: "1.0.0".to_owned(),
             digest: blake3::hash(b"version"),
         },
+        declaration: None,
         blobs: [*digest.as_bytes()].into(),
     };
     let now = SystemTime::now();

@@ -39,6 +39,7 @@ fn activation(version: &str) -> Activation {
             version: version.to_owned(),
             digest: blake3::hash(version.as_bytes()),
         },
+        declaration: None,
         blobs: std::collections::BTreeSet::default(),
     }
 }
@@ -54,7 +55,22 @@ fn work(dir: &Path, version: &str, content: &str) -> Result<(), StoreError> {
     store.state().activate(&[activation], now)?;
     store.save(Path::new(FOLDER), &sources(content), now)?;
     store.restore(Path::new(FOLDER))?;
+    let io = StoreError::io("keep the history");
+    let mut history = HistoryWriter::open(dir, Bounds::default(), now).map_err(&io)?;
+    for part in ["begun", "done"] {
+        let record = format!("{version} {part}");
+        history.append([&*record].into_iter(), now).map_err(&io)?;
+        history.sync(now).map_err(&io)?;
+    }
     Ok(())
+}
+
+/// What the history has, oldest first. Nothing in it is damaged.
+fn history(dir: &Path, what: &str) -> Vec<String> {
+    let mut records = Vec::new();
+    let past = read_history(dir, None, |record| records.push(record.to_owned())).expect(what);
+    assert_eq!(past.damaged, 0, "{what}");
+    records
 }
 
 #[test]
@@ -93,6 +109,12 @@ fn killed_at(dir: &Path, number: usize) -> Option<bool> {
 fn check(dir: &Path, what: &str) {
     let store = open(dir);
     assert_eq!(store.notes(), [""; 0], "{what}");
+    let all = ["1.0.0 begun", "1.0.0 done", "2.0.0 begun", "2.0.0 done"];
+    let kept = history(dir, what);
+    assert!(
+        kept.len() >= 2 && all.starts_with(&kept.iter().map(String::as_str).collect::<Vec<_>>()),
+        "{what}: {kept:?}"
+    );
     let active = store.state().active().expect(what);
     assert!(
         ["1.0.0", "2.0.0"].contains(&active["web"].as_str()),
@@ -106,6 +128,15 @@ fn check(dir: &Path, what: &str) {
     drop(store);
     // And it goes on from there.
     work(dir, "2.0.0", NEW).expect(what);
+    let on = [
+        &kept[..],
+        &all[2..]
+            .iter()
+            .map(|record| (*record).to_owned())
+            .collect::<Vec<_>>(),
+    ]
+    .concat();
+    assert_eq!(history(dir, what), on, "{what}");
     let names = fs::read_dir(dir).expect("a folder");
     let left = names.filter(|entry| {
         let name = entry.as_ref().expect("an entry").file_name();

@@ -267,3 +267,100 @@ fn a_version_is_the_same_for_ever_in_its_folder_and_another_folder_begins_anew()
     assert_eq!(rejected.reason(), "version-changed");
     look(&other).0.expect("another folder");
 }
+
+/// Lays down version `version` of a policy, whose content is named by this digest, in `dir`.
+fn declare_by_digest(dir: &Path, version: &str, digest: &Hash) {
+    let text = format!(
+        "apiVersion: configdrift.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{activeVersion: {version}}}\n---\n\
+         apiVersion: configdrift.io/v1alpha1\nkind: PolicyVersion\nmetadata: {{name: p-{version}}}\nspec:\n  policy: p\n  version: {version}\n  \
+         files:\n    - {{path: /nowhere/f, content: {{digest: \"blake3:{digest}\"}}}}\n"
+    );
+    fs::write(dir.join("p.yaml"), text).expect("a policy");
+}
+
+/// Looks at the folder as the agent does, and keeps what is in force.
+fn take(store: &Store, dir: &Path) -> Result<(), String> {
+    let (outcome, mut basis) = store.look(dir, Path::new("/"), None);
+    let snapshot = outcome.map_err(|why| why.plain().to_string())?;
+    let in_force = store.in_force(dir, &snapshot, basis.take_sources());
+    store.keep(&in_force).expect("kept");
+    Ok(())
+}
+
+#[test]
+fn a_content_named_by_its_digest_may_be_one_that_was_kept() {
+    let dir = folder();
+    let store = open(dir.path());
+    let policies = folder();
+    let content = noise(7, 10_000);
+    let digest = blake3::hash(&content);
+    declare_by_digest(policies.path(), "1.0.0", &digest);
+    let refused = take(&store, policies.path()).expect_err("nobody has it");
+    assert!(refused.contains("there is no file"), "{refused}");
+    let blobs = policies.path().join("blobs");
+    fs::create_dir(&blobs).expect("made");
+    let file = blobs.join(digest.to_hex().as_str());
+    fs::write(&file, &content).expect("written");
+    take(&store, policies.path()).expect("it is beside the policies");
+    fs::remove_file(&file).expect("removed");
+    take(&store, policies.path()).expect("it was kept");
+    declare_by_digest(policies.path(), "2.0.0", &digest);
+    take(&store, policies.path()).expect("another version names it too");
+    // The last good policies have all they need without the store's help.
+    let restored = store
+        .last_good(policies.path())
+        .expect("whole")
+        .expect("one");
+    let snapshot = declare::load(&restored.folder, Path::new("/"), None);
+    assert_eq!(snapshot.expect("good").files.len(), 1);
+    // A file that is there and holds something else is a mistake to be told.
+    fs::write(&file, "other").expect("written");
+    let refused = take(&store, policies.path()).expect_err("not what its name says");
+    assert!(
+        refused.contains("does not hold what its name says"),
+        "{refused}"
+    );
+    // Kept, and damaged since: as if it were not there.
+    fs::remove_file(&file).expect("removed");
+    fs::write(blob_path(dir.path(), &digest), "rubbish").expect("written");
+    let refused = take(&store, policies.path()).expect_err("nobody has it");
+    assert!(refused.contains("there is no file"), "{refused}");
+}
+
+#[test]
+fn a_retained_version_can_be_declared_again_though_no_folder_has_it() {
+    let dir = folder();
+    let store = open(dir.path());
+    let policies = folder();
+    let blobs = policies.path().join("blobs");
+    fs::create_dir(&blobs).expect("made");
+    let mut texts = Vec::new();
+    for n in 1..=8 {
+        let content = noise(n, 5000);
+        let digest = blake3::hash(&content);
+        fs::write(blobs.join(digest.to_hex().as_str()), &content).expect("written");
+        declare_by_digest(policies.path(), &format!("{n}.0.0"), &digest);
+        texts.push(fs::read(policies.path().join("p.yaml")).expect("read"));
+        take(&store, policies.path()).expect("good");
+        // The next folder has nothing of this one.
+        fs::remove_file(blobs.join(digest.to_hex().as_str())).expect("removed");
+    }
+    drop(store);
+    let store = open(dir.path());
+    assert_eq!(store.declaration("p", "9.0.0").expect("read"), None);
+    assert_eq!(
+        store.declaration("p", "2.0.0").expect("read"),
+        None,
+        "too old"
+    );
+    for n in 3..=8_u64 {
+        let sources = store.declaration("p", &format!("{n}.0.0"));
+        let sources = sources.expect("read").expect("it is retained");
+        let at = usize::try_from(n).expect("small") - 1;
+        assert_eq!(*sources[Path::new("p.yaml")], *texts[at], "{n}");
+        let content = noise(n, 5000);
+        let path = Path::new("blobs").join(blake3::hash(&content).to_hex().as_str());
+        assert_eq!(*sources[&path], *content, "{n}");
+        assert_eq!(sources.len(), 2);
+    }
+}

@@ -53,11 +53,12 @@ fn the_last_good_version_is_one_that_was_healthy_for_the_whole_soak() {
     let dir = folder();
     let store = open(dir.path());
     let state = store.state();
-    let note = |healthy, second| {
+    let note_of = |version, healthy, second| {
         state
-            .note_health("web", healthy, at(second), SOAK)
+            .note_health("web", version, healthy, at(second), SOAK)
             .expect("noted")
     };
+    let note = |healthy, second| note_of("1.0.0", healthy, second);
     assert!(!note(true, 0), "no version is active");
     let active = [activation("web", "1.0.0", &[])];
     state.activate(&active, at(0)).expect("active");
@@ -72,6 +73,8 @@ fn the_last_good_version_is_one_that_was_healthy_for_the_whole_soak() {
 
     let active = [activation("web", "2.0.0", &[])];
     state.activate(&active, at(300)).expect("active");
+    assert!(!note(true, 300) && !note(true, 400), "it is not active");
+    let note = |healthy, second| note_of("2.0.0", healthy, second);
     assert!(!note(true, 300), "another version has its own soak");
     assert!(!note(true, 330));
     assert!(!note(true, 290), "the clock was set back: it begins anew");
@@ -84,7 +87,9 @@ fn the_last_good_version_is_one_that_was_healthy_for_the_whole_soak() {
     assert_eq!(good(&store), "1.0.0", "it survives a restart");
     assert_eq!(store.state().active().expect("read")["web"], "2.0.0");
     let note = |second| {
-        let noted = store.state().note_health("web", true, at(second), SOAK);
+        let noted = store
+            .state()
+            .note_health("web", "2.0.0", true, at(second), SOAK);
         noted.expect("noted")
     };
     assert!(!note(351), "nobody looked in between");
@@ -105,7 +110,7 @@ fn a_policy_that_is_gone_keeps_only_its_digests() {
     state.activate(&both, at(0)).expect("active");
     for second in [0, 60] {
         state
-            .note_health("web", true, at(second), SOAK)
+            .note_health("web", "1.0.0", true, at(second), SOAK)
             .expect("noted");
     }
     assert_eq!(state.last_good().expect("read").len(), 1);
@@ -131,7 +136,8 @@ fn old_versions_keep_their_blobs_up_to_a_number_and_the_last_good_one_always() {
         if n == 2 {
             for second in [0, 60] {
                 let now = at(n * 100 + second);
-                state.note_health("web", true, now, SOAK).expect("noted");
+                let noted = state.note_health("web", "2.0.0", true, now, SOAK);
+                noted.expect("noted");
             }
         }
     }

@@ -1,0 +1,109 @@
+//! `drift-agent status`: how this node is, at a glance.
+
+mod table;
+
+use std::{path::Path, process::ExitCode};
+
+use anyhow::Result;
+use clap::Args;
+use drift_common::escape;
+
+use super::{format::Format, policy::print, state::StateFolder};
+use crate::{
+    serve::{AskError, Body, Health, Lack, PolicyStatus, Reason, Request, Status, ask},
+    store::{Known, Store},
+};
+
+/// Show how this node is: the agent, its policies, what drifts, what was healed and what is held.
+///
+/// Asks the running agent. Without one it says what the agent that ran last has left.
+#[derive(Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct StatusCommand {
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
+    #[command(flatten)]
+    state: StateFolder,
+}
+
+const EXAMPLES: &str = "\
+Status:
+  0   healthy: everything was compared and is as declared
+  4   drifting: something is not as declared
+  5   degraded: the agent cannot do all it should, or has not compared everything yet
+  3   no agent is running
+  1   something went wrong
+
+Examples:
+  sudo drift-agent status
+  sudo drift-agent status -o json | jq '.policies[] | select(.drifting > 0)'";
+
+impl StatusCommand {
+    /// Runs the command.
+    ///
+    /// # Errors
+    /// The agent does not answer, or standard output cannot be written to.
+    pub fn run(self) -> Result<ExitCode> {
+        let StatusCommand { output, state } = self;
+        let state = state.path()?;
+        let status = match ask(&state, Request::Status) {
+            Ok(Body::Status(status)) => *status,
+            Ok(Body::Error(refusal)) => return Err(AskError::Refused(refusal).into()),
+            Err(AskError::NoAgent) => without_agent(&state),
+            Err(error) => return Err(error.into()),
+        };
+        let table = || table::table(&status, &jiff::tz::TimeZone::system());
+        print(&output.print_one(serde_json::to_value(&status)?, table))?;
+        Ok(ExitCode::from(exit(status.health)))
+    }
+}
+
+/// The command's own status.
+const fn exit(health: Health) -> u8 {
+    match health {
+        Health::Healthy => 0,
+        Health::NoAgent => 3,
+        Health::Drifting => 4,
+        Health::Degraded => 5,
+    }
+}
+
+/// What is known without anybody to ask.
+fn without_agent(state: &Path) -> Status {
+    let folder = escape::path(state);
+    let mut reasons = vec![Reason::new(
+        Lack::NoAgent.name(),
+        &format!("no agent is running with the state folder {folder} (another one: --state DIR)"),
+    )];
+    let known = Store::peek(state).unwrap_or_else(|error| {
+        let message = format!("what the last agent knew cannot be told: {error}");
+        reasons.push(Reason::new(error.reason(), &message));
+        Known::default()
+    });
+    let mut last_good = known.last_good;
+    let policies = known
+        .active
+        .into_iter()
+        .map(|(policy, version)| PolicyStatus {
+            last_known_good: last_good.remove(&policy),
+            policy,
+            version,
+            ..PolicyStatus::default()
+        });
+    Status {
+        node: super::node(),
+        health: Health::NoAgent,
+        reasons,
+        agent: None,
+        pid: None,
+        started: None,
+        uptime_s: None,
+        sensor: None,
+        events_lost: None,
+        records_lost: None,
+        last_full_scan: None,
+        full_scan_running_s: None,
+        policies: policies.collect(),
+        store: None,
+    }
+}

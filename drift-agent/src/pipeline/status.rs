@@ -1,0 +1,175 @@
+//! What the pipeline says of itself when it is asked. All of it is its state; nothing is looked at for it.
+
+use std::time::{Duration, Instant, SystemTime};
+
+use drift_common::escape;
+use log::debug;
+
+use crate::{
+    declare::Mode,
+    serve::{
+        Asked, Body, Health, Held, HeldPath, Lack, LastScan, PolicyStatus, Reason, RecordsLost,
+        Request, SensorStatus, Status, rfc3339,
+    },
+    settings::Sensor,
+};
+
+use super::{Pipeline, timers::Timer};
+
+/// Held paths that are named, of each policy.
+const MOST_NAMED: usize = 10;
+
+/// A scan that is later than this, beyond its time, is overdue.
+const GRACE: Duration = Duration::from_secs(60);
+
+impl Pipeline {
+    /// Answers a request.
+    pub(super) fn answer(&self, asked: Asked) {
+        let body = match asked.request {
+            Request::Status => Body::Status(Box::new(self.status())),
+        };
+        if asked.answer.send(body).is_err() {
+            debug!("who asked through the control socket has gone");
+        }
+    }
+
+    fn status(&self) -> Status {
+        let (now, wall) = (Instant::now(), SystemTime::now());
+        let policies = self.policies(now, wall);
+        let reasons = self.reasons(now, &policies);
+        let health = if !reasons.is_empty() {
+            Health::Degraded
+        } else if policies.iter().any(|policy| policy.drifting > 0) {
+            Health::Drifting
+        } else {
+            Health::Healthy
+        };
+        let uptime = now.saturating_duration_since(self.started);
+        let exports = self.reporter.otlp_counts();
+        Status {
+            node: self.reporter.node().to_owned(),
+            health,
+            reasons,
+            agent: Some(env!("CARGO_PKG_VERSION").to_owned()),
+            pid: Some(std::process::id()),
+            started: Some(rfc3339(wall - uptime)),
+            uptime_s: Some(uptime.as_secs()),
+            sensor: Some(SensorStatus {
+                name: if self.deaf.is_some() {
+                    "scan"
+                } else {
+                    "tracepoint"
+                }
+                .to_owned(),
+                hooks_attached: if self.deaf.is_some() { 0 } else { self.hooks.0 },
+                hooks: self.hooks.1,
+                cannot_see: self.watching.cannot_see.clone(),
+            }),
+            events_lost: Some(self.losses.known()),
+            records_lost: Some(RecordsLost {
+                output: self.reporter.lines_lost(),
+                export: exports.map_or(0, |counts| counts.lost + counts.refused),
+                history: self.reporter.unkept(),
+            }),
+            last_full_scan: self.scans.last().map(|scan| LastScan {
+                ended: rfc3339(scan.at),
+                age_s: now.saturating_duration_since(scan.ended).as_secs(),
+                files: scan.files,
+                took_ns: u64::try_from(scan.took.as_nanos()).unwrap_or(u64::MAX),
+            }),
+            full_scan_running_s: self.scans.running_for(now).map(|time| time.as_secs()),
+            policies,
+            store: None,
+        }
+    }
+
+    fn reasons(&self, now: Instant, policies: &[PolicyStatus]) -> Vec<Reason> {
+        let mut reasons = Vec::new();
+        let mut add = |lack: Lack, message: String| {
+            reasons.push(Reason::new(lack.name(), &message));
+        };
+        let not_compared: usize = policies.iter().map(|policy| policy.not_compared).sum();
+        if not_compared > 0 {
+            let all = self.paths.len();
+            add(
+                Lack::NotCompared,
+                format!("{not_compared} of {all} paths were not compared yet"),
+            );
+        }
+        if let Some(why) = &self.rejected {
+            add(
+                Lack::PoliciesRejected,
+                format!(
+                    "the policy folder was rejected, the last good policies stay in force: {why}"
+                ),
+            );
+        }
+        if let Some(why) = &self.deaf
+            && self.settings.sensor != Sensor::Scan
+        {
+            add(
+                Lack::NoProbes,
+                format!("no probes, changes are found by scanning: {why}"),
+            );
+        }
+        let interval = self.full_scan_interval();
+        let since = self.scans.last().map_or(self.started, |scan| scan.ended);
+        let age = now.saturating_duration_since(since);
+        if age > interval.saturating_mul(2) + GRACE {
+            add(
+                Lack::ScanOverdue,
+                format!(
+                    "everything was compared {} s ago, and should be every {} s",
+                    age.as_secs(),
+                    interval.as_secs()
+                ),
+            );
+        }
+        if self.reporter.heals().is_none() {
+            add(Lack::NoHistory, "no history is kept".to_owned());
+        }
+        reasons
+    }
+
+    fn policies(&self, now: Instant, wall: SystemTime) -> Vec<PolicyStatus> {
+        let tallies = self.tallies();
+        let mut policies: Vec<_> = self
+            .snapshot
+            .policies
+            .iter()
+            .zip(tallies)
+            .map(|(policy, tally)| PolicyStatus {
+                policy: escape::printable(&policy.name).into_owned(),
+                version: escape::printable(&policy.version).into_owned(),
+                mode: policy.mode.name().to_owned(),
+                files: tally.files,
+                as_declared: tally.as_declared(),
+                drifting: tally.drifting,
+                not_compared: tally.not_compared,
+                healed_24h: None,
+                held: Held::default(),
+                last_known_good: None,
+                soak_left_s: None,
+            })
+            .collect();
+        for (at, index, state) in self.by_policy() {
+            let file = &self.snapshot.files[index];
+            let told = state.drift.as_ref().and_then(|drift| drift.told);
+            let Some(reason) = told.filter(|_| file.on_drift == Mode::Heal) else {
+                continue;
+            };
+            let held = &mut policies[at].held;
+            held.count += 1;
+            if held.paths.len() < MOST_NAMED {
+                let until = self.timers.get(Timer::Path(index));
+                let until = until.map(|at| wall + at.saturating_duration_since(now));
+                held.paths.push(HeldPath {
+                    path: escape::path(&file.path).to_string(),
+                    reason: reason.to_owned(),
+                    until: until.map(rfc3339),
+                });
+            }
+        }
+        policies
+    }
+}

@@ -1,0 +1,77 @@
+//! The control socket: who may ask a running agent, and what.
+//!
+//! A Unix socket in the state folder, for root and for who runs the agent alone. A connection carries one request and one answer, each a line of
+//! JSON (docs/control.md). The pipeline answers requests from its state when it is woken by them; it never waits for who asks.
+
+mod client;
+mod socket;
+mod status;
+
+pub use client::{AskError, ask};
+pub use socket::{Served, serve};
+pub use status::{
+    Health, Held, HeldPath, Lack, LastScan, PolicyStatus, Reason, RecordsLost, SensorStatus,
+    Status, StoreStatus, rfc3339,
+};
+
+use serde::{Deserialize, Serialize};
+use tokio::sync::oneshot;
+
+/// The socket's name in the state folder.
+const NAME: &str = "control.sock";
+
+/// The version of the protocol. One that is not known is refused, never guessed at.
+pub const VERSION: u32 = 1;
+
+/// Bytes of a request, at most.
+const MOST_REQUEST: u64 = 4096;
+
+/// Bytes of an answer that are read, at most.
+const MOST_ANSWER: u64 = 64 << 20;
+
+/// What can be asked: all of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// How the node is.
+    Status,
+}
+
+/// A request on the wire.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Asking {
+    v: u32,
+    request: Request,
+}
+
+/// An answer on the wire.
+#[derive(Debug, Serialize, Deserialize)]
+struct Answering {
+    v: u32,
+    #[serde(flatten)]
+    body: Body,
+}
+
+/// What is answered.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Body {
+    Status(Box<Status>),
+    Error(Refusal),
+}
+
+/// Why there is no answer.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Refusal {
+    /// One of a closed, documented set.
+    pub reason: String,
+    pub message: String,
+}
+
+/// A request on its way to the pipeline.
+#[derive(Debug)]
+pub struct Asked {
+    pub request: Request,
+    pub answer: oneshot::Sender<Body>,
+}

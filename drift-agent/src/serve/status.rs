@@ -1,0 +1,229 @@
+//! How a node is, as `drift-agent status -o json` gives it (docs/control.md). What is not known is not there, never zero.
+
+use std::time::SystemTime;
+
+use drift_common::escape::printable;
+use serde::{Deserialize, Serialize};
+
+/// In a word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Health {
+    /// Everything was compared and is as declared.
+    Healthy,
+    /// Everything was compared, and something is not as declared.
+    Drifting,
+    /// The agent cannot do all it should; `reasons` say why.
+    Degraded,
+    /// No agent is running.
+    NoAgent,
+}
+
+impl Health {
+    /// Every one.
+    pub const ALL: [Health; 4] = [
+        Health::Healthy,
+        Health::Drifting,
+        Health::Degraded,
+        Health::NoAgent,
+    ];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Health::Healthy => "healthy",
+            Health::Drifting => "drifting",
+            Health::Degraded => "degraded",
+            Health::NoAgent => "no-agent",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    pub node: String,
+    pub health: Health,
+    /// Why it is degraded.
+    pub reasons: Vec<Reason>,
+    /// The agent's version.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub agent: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub started: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub uptime_s: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sensor: Option<SensorStatus>,
+    /// By the kernel half, since the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub events_lost: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub records_lost: Option<RecordsLost>,
+    /// `None`: none has come to its end since the start.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_full_scan: Option<LastScan>,
+    /// For how long one has been under way.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub full_scan_running_s: Option<u64>,
+    pub policies: Vec<PolicyStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub store: Option<StoreStatus>,
+}
+
+/// Why a node is not simply what its files are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Lack {
+    /// The first look at everything has not ended.
+    NotCompared,
+    PoliciesRejected,
+    NoProbes,
+    /// Everything should have been compared again long since.
+    ScanOverdue,
+    NoHistory,
+    NoAgent,
+}
+
+impl Lack {
+    /// Every one.
+    pub const ALL: [Lack; 6] = [
+        Lack::NotCompared,
+        Lack::PoliciesRejected,
+        Lack::NoProbes,
+        Lack::ScanOverdue,
+        Lack::NoHistory,
+        Lack::NoAgent,
+    ];
+
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Lack::NotCompared => "not-compared",
+            Lack::PoliciesRejected => "policies-rejected",
+            Lack::NoProbes => "no-probes",
+            Lack::ScanOverdue => "scan-overdue",
+            Lack::NoHistory => "no-history",
+            Lack::NoAgent => "no-agent",
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Reason {
+    /// The name of a [`Lack`], or of an error of the store.
+    pub reason: String,
+    pub message: String,
+}
+
+impl Reason {
+    /// `message`: a sentence, which may quote names of strangers.
+    #[must_use]
+    pub fn new(reason: &str, message: &str) -> Reason {
+        Reason {
+            reason: reason.to_owned(),
+            message: printable(message).into_owned(),
+        }
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SensorStatus {
+    /// `tracepoint` or `scan`.
+    pub name: String,
+    pub hooks_attached: usize,
+    pub hooks: usize,
+    pub cannot_see: Vec<String>,
+}
+
+/// Records that did not leave, since the start, by way out.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordsLost {
+    pub output: u64,
+    pub export: u64,
+    pub history: u64,
+}
+
+/// When everything was compared last.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LastScan {
+    pub ended: String,
+    pub age_s: u64,
+    pub files: usize,
+    pub took_ns: u64,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PolicyStatus {
+    pub policy: String,
+    pub version: String,
+    /// `observe` or `heal`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub mode: String,
+    /// Declared paths: those as declared, those that drift, and those that were not compared yet.
+    pub files: usize,
+    pub as_declared: usize,
+    pub drifting: usize,
+    pub not_compared: usize,
+    /// To the hour.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub healed_24h: Option<u64>,
+    pub held: Held,
+    /// The version that was as declared for the soak time, last.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub last_known_good: Option<String>,
+    /// When the active version becomes that, if it stays as declared.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub soak_left_s: Option<u64>,
+}
+
+/// Paths that are left as they are for now.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Held {
+    pub count: usize,
+    /// The first of them.
+    pub paths: Vec<HeldPath>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HeldPath {
+    pub path: String,
+    pub reason: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StoreStatus {
+    pub blobs: u64,
+    pub bytes: u64,
+    pub quota: u64,
+}
+
+/// UTC, to the millisecond.
+#[must_use]
+pub fn rfc3339(time: SystemTime) -> String {
+    let time = jiff::Timestamp::try_from(time).unwrap_or_default();
+    format!("{time:.3}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const PAGE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../docs/control.md"));
+
+    #[test]
+    fn the_page_about_status_names_all_there_is() {
+        let names = Lack::ALL
+            .map(Lack::name)
+            .into_iter()
+            .chain(Health::ALL.map(Health::name));
+        for name in names {
+            assert!(PAGE.contains(&format!("| `{name}`")), "{name}");
+        }
+        for reason in crate::serve::socket::REFUSALS {
+            assert!(PAGE.contains(&format!("`{reason}`")), "{reason}");
+        }
+    }
+}

@@ -1,0 +1,208 @@
+//! `cargo xtask vmtest`: the kernel tier of the tests, run in other kernels than this machine's.
+//!
+//! Debian's kernels are booted in QEMU without KVM, from an image in memory that holds the very binaries which `cargo xtask test` runs here, the
+//! programs and libraries of this machine that they need, and nothing else. Nothing is installed: kernels and QEMU are unpacked in the user's
+//! cache folder.
+
+mod archive;
+mod boot;
+mod guest;
+mod image;
+mod kernel;
+mod sources;
+mod tools;
+mod verdict;
+
+use std::{collections::BTreeSet, ffi::OsString, fs, path::PathBuf, time::Instant};
+
+use anyhow::{Context as _, Result, bail};
+
+use crate::{
+    build, setup,
+    step::Step,
+    workspace::{Profile, Workspace},
+};
+use archive::Archive;
+use guest::Guest;
+use kernel::{KERNELS, Kernel, Series};
+use tools::Tools;
+use verdict::Run;
+pub(crate) use verdict::Table;
+
+const EXAMPLES: &str = "\
+Examples:
+  cargo xtask vmtest                               each kernel, under each sensor
+  cargo xtask vmtest --kernel 6.12                 one kernel (may be given several times)
+  cargo xtask vmtest --sensor tracepoint           one sensor (may be given several times)
+  cargo xtask vmtest link                          only the tests whose name has link in it
+  cargo xtask vmtest --fetch                       with the newest kernels, fetched now
+  cargo xtask vmtest -- drift-agent --version      a command instead of the tests: what it says
+
+What each guest said is kept in target/vmtest: <kernel>.tests and <kernel>.console.";
+
+/// Run the kernel tier of the tests in other kernels, in QEMU.
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct Args {
+    /// Only this kernel.
+    #[arg(long, value_name = "SERIES", value_parser = kernel::names())]
+    kernel: Vec<String>,
+    /// Only this sensor.
+    #[arg(long, value_name = "SENSOR", value_parser = SENSORS)]
+    sensor: Vec<String>,
+    /// Fetch the newest kernels and QEMU, whatever is kept.
+    #[arg(long)]
+    fetch: bool,
+    /// Only tests whose name has this in it.
+    #[arg(value_name = "NAME")]
+    filter: Option<String>,
+    /// Run this in each guest instead of the tests, and show what it says.
+    #[arg(last = true, value_name = "COMMAND", conflicts_with = "filter")]
+    command: Vec<OsString>,
+}
+
+/// As `drift-agent run --sensor` takes them.
+const SENSORS: [&str; 1] = ["tracepoint"];
+
+/// Which test binaries are run in a guest: the tier of that prefix.
+const TIER: &str = "kernel_";
+
+pub(crate) fn run(args: &Args) -> Result<()> {
+    let workspace = Workspace::find()?;
+    match all(&workspace, args)? {
+        // What the command said was shown.
+        Ok(_) if !args.command.is_empty() => Ok(()),
+        Ok(table) => conclude(&table),
+        Err(reason) => bail!("no kernel can be booted here: {reason}"),
+    }
+}
+
+/// The end of a run: the table, and whether it is good.
+fn conclude(table: &Table) -> Result<()> {
+    println!("\n{table}");
+    if table.has_failed() {
+        bail!("not every test passed in every kernel (target/vmtest has what each guest said)");
+    }
+    Ok(())
+}
+
+/// Boots what was asked for. `Err(reason)`: this machine cannot.
+pub(crate) fn all(workspace: &Workspace, args: &Args) -> Result<Result<Table, String>> {
+    let archive = match Archive::find(&vmtest_folder(workspace)) {
+        Ok(archive) => archive,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    if args.fetch {
+        archive.forget()?;
+    }
+    let tools = Tools::ensure(&archive)?;
+    let toolchain = setup::ensure(workspace)?;
+    build::probes(workspace, &toolchain)?;
+    let agent = build::agent(workspace, Profile::Dev)?;
+    let tests = build_tests(workspace)?;
+    let wanted: Vec<&str> = sensors(&args.sensor);
+    let guest = Guest {
+        agent: &agent,
+        tests: &tests,
+        sensors: &wanted,
+        filter: args.filter.as_deref(),
+        command: &args.command,
+    };
+    let folder = tempfile::tempdir().context("making a folder for the guests' image")?;
+    let base = guest.image(&tools, folder.path())?;
+    let logs = workspace.target.join("vmtest");
+    fs::create_dir_all(&logs).with_context(|| format!("making {}", logs.display()))?;
+    let mut table = Table::default();
+    for series in kernels(&args.kernel) {
+        let kernel = match Kernel::ensure(series, &archive)? {
+            Ok(kernel) => kernel,
+            Err(reason) => {
+                table.add(Run::not_booted(series.name, &wanted, &reason));
+                continue;
+            }
+        };
+        let start = Instant::now();
+        eprintln!("==> boot {} ({})", series.name, kernel.package);
+        let said = boot::boot(&tools, &kernel, &base, folder.path(), &logs)?;
+        eprintln!("    {:.1} s", start.elapsed().as_secs_f64());
+        if !args.command.is_empty() {
+            println!("{}", said.tests);
+            continue;
+        }
+        table.add(Run::read(series.name, &wanted, &said));
+    }
+    Ok(Ok(table))
+}
+
+fn kernels(names: &[String]) -> impl Iterator<Item = &'static Series> {
+    KERNELS
+        .iter()
+        .filter(move |series| names.is_empty() || names.iter().any(|name| name == series.name))
+}
+
+fn sensors(names: &[String]) -> Vec<&'static str> {
+    SENSORS
+        .into_iter()
+        .filter(|sensor| names.is_empty() || names.iter().any(|name| name == sensor))
+        .collect()
+}
+
+/// Beside the other tools that are kept.
+fn vmtest_folder(workspace: &Workspace) -> PathBuf {
+    let tools = workspace.tools();
+    tools.parent().unwrap_or(&tools).join("vmtest")
+}
+
+/// Builds the tests and gives the binaries of the tier.
+fn build_tests(workspace: &Workspace) -> Result<Vec<PathBuf>> {
+    let said = Step::cargo("build the tests")
+        .args(["test", "--package", "drift-tests", "--no-run"])
+        .args(["--message-format", "json-render-diagnostics"])
+        .env("DRIFT_PROBES", workspace.probes())
+        .current_dir(&workspace.root)
+        .read()?;
+    let tests = binaries(&said);
+    anyhow::ensure!(!tests.is_empty(), "cargo named no test binary {TIER}*");
+    Ok(tests)
+}
+
+/// From Cargo's messages, one JSON value a line.
+fn binaries(messages: &str) -> Vec<PathBuf> {
+    messages
+        .lines()
+        .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| {
+            message["target"]["name"]
+                .as_str()
+                .is_some_and(|name| name.starts_with(TIER))
+        })
+        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
+        .collect::<BTreeSet<_>>()
+        .into_iter()
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_tiers_binaries_are_read_from_cargos_messages() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"kernel_alias"},"executable":"/t/kernel_alias-1"}
+{"reason":"compiler-artifact","target":{"name":"flow_heal"},"executable":"/t/flow_heal-2"}
+{"reason":"compiler-artifact","target":{"name":"kernel_x"},"executable":null}
+not json
+"#;
+        assert_eq!(binaries(messages), [PathBuf::from("/t/kernel_alias-1")]);
+    }
+
+    #[test]
+    fn no_name_means_all_and_each_name_means_itself() {
+        assert_eq!(sensors(&[]), SENSORS);
+        assert_eq!(kernels(&[]).count(), KERNELS.len());
+        let names: Vec<&str> = kernels(&["6.1".to_owned()])
+            .map(|series| series.name)
+            .collect();
+        assert_eq!(names, ["6.1"]);
+    }
+}

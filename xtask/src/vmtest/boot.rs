@@ -1,0 +1,109 @@
+//! One boot, from the image to what the guest said. Bounded: a guest that hangs is ended.
+
+use std::{
+    fs,
+    path::Path,
+    process::{Child, Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result};
+
+use super::{guest, kernel::Kernel, tools::Tools};
+
+/// For all of one guest, also where ten others want the processor.
+const TIMEOUT: Duration = Duration::from_secs(1200);
+/// Between two looks at QEMU.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// All security modules that a distribution may have switched on. A panic ends the guest. A kernel that is not let run for a while must not take its timer for
+/// broken.
+const COMMAND_LINE: &str =
+    "console=ttyS0 quiet panic=-1 no_timer_check lsm=lockdown,capability,landlock,yama,bpf";
+
+/// What came out of a guest.
+#[derive(Debug)]
+pub(super) struct Said {
+    /// The second serial line: what the script said.
+    pub(super) tests: String,
+    /// The end of the first: the kernel's own words.
+    pub(super) console: String,
+    /// It did not end by itself.
+    pub(super) ended_by_us: bool,
+}
+
+/// QEMU is ended with its value, whatever becomes of this program's plans.
+struct Machine(Child);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        if let Ok(None) = self.0.try_wait() {
+            // What cannot be ended is gone already.
+            let _gone = self.0.kill();
+            let _gone = self.0.wait();
+        }
+    }
+}
+
+/// Boots a kernel, waits for its end, and gives what it said.
+pub(super) fn boot(
+    tools: &Tools,
+    kernel: &Kernel,
+    base: &Path,
+    folder: &Path,
+    logs: &Path,
+) -> Result<Said> {
+    let image = guest::with_modules(base, kernel, folder)?;
+    let log = |what: &str| logs.join(format!("{}.{what}", kernel.name));
+    let (tests, console) = (log("tests"), log("console"));
+    for file in [&tests, &console] {
+        fs::write(file, "").with_context(|| format!("making {}", file.display()))?;
+    }
+    // Processor time of others counts more: a guest's is never in a hurry.
+    let mut command = Command::new("nice");
+    command
+        .args(["-n", "10"])
+        .arg(tools.qemu())
+        .args(["-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", "1536"])
+        // The guest's time goes by instructions, one a nanosecond, and jumps ahead while it idles: deadlines mean the same however busy this machine is.
+        .args(["-icount", "shift=0,sleep=off"])
+        .args(["-nodefaults", "-no-user-config", "-no-reboot"])
+        .args(["-display", "none"]);
+    for place in tools.firmware() {
+        command.arg("-L").arg(place);
+    }
+    command
+        .arg("-kernel")
+        .arg(&kernel.image)
+        .arg("-initrd")
+        .arg(&image)
+        .args(["-append", COMMAND_LINE])
+        .arg("-serial")
+        .arg(format!("file:{}", console.display()))
+        .arg("-serial")
+        .arg(format!("file:{}", tests.display()))
+        .env("LD_LIBRARY_PATH", tools.libraries())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null());
+    let mut machine = Machine(command.spawn().context("starting QEMU (by way of nice)")?);
+    let end = Instant::now() + TIMEOUT;
+    let mut ended_by_us = true;
+    while Instant::now() < end {
+        if let Some(status) = machine.0.try_wait().context("waiting for QEMU")? {
+            anyhow::ensure!(status.success(), "QEMU ended with {status}");
+            ended_by_us = false;
+            break;
+        }
+        std::thread::sleep(PAUSE);
+    }
+    drop(machine);
+    let read = |file: &Path| -> Result<String> {
+        let bytes = fs::read(file).with_context(|| format!("reading {}", file.display()))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    Ok(Said {
+        tests: read(&tests)?,
+        console: read(&console)?,
+        ended_by_us,
+    })
+}

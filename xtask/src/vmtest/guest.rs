@@ -1,0 +1,247 @@
+//! What a guest consists of: the agent, the tests, the programs they run, the libraries of all these, and a script that runs the tests.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    io::{BufWriter, Write as _},
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+
+use super::{image::Image, kernel::Kernel, tools::Tools};
+use crate::{shell::quote, step::Step};
+
+/// Programs of this machine that the tests and the script run.
+const PROGRAMS: [&str; 30] = [
+    "cat", "chmod", "chown", "cp", "dd", "dmesg", "echo", "env", "grep", "head", "kmod", "ln",
+    "ls", "mkdir", "mkfifo", "mknod", "mount", "mv", "rm", "rmdir", "sed", "sh", "sleep", "tail",
+    "timeout", "touch", "true", "truncate", "umount", "unshare",
+];
+
+/// Where the loader looks in the guest; libraries lie there without their folders.
+const LIBRARIES: &str = "lib";
+
+/// Seconds for one test binary under one sensor. A guest's processor is some ten times slower than the machine's.
+pub(super) const BINARY_TIMEOUT: u64 = 150;
+
+/// Everything but the kernel.
+#[derive(Debug)]
+pub(super) struct Guest<'a> {
+    pub(super) agent: &'a Path,
+    pub(super) tests: &'a [PathBuf],
+    pub(super) sensors: &'a [&'static str],
+    pub(super) filter: Option<&'a str>,
+    /// Instead of the tests, where it is not empty.
+    pub(super) command: &'a [OsString],
+}
+
+impl Guest<'_> {
+    /// Writes the part of the image that all kernels share.
+    pub(super) fn image(&self, tools: &Tools, folder: &Path) -> Result<PathBuf> {
+        let place = folder.join("base.cpio");
+        let file = File::create(&place).with_context(|| format!("making {}", place.display()))?;
+        let mut image = Image::new(BufWriter::new(file));
+        let writing = || format!("writing {}", place.display());
+        for folder in ["dev", "etc", "proc", "sys", "tmp", "modules", "root"] {
+            image.folder(folder).with_context(writing)?;
+        }
+        image
+            .character("dev/console", (5, 1))
+            .with_context(writing)?;
+        image.character("dev/null", (1, 3)).with_context(writing)?;
+        let text = |name: &str| format!("{name}:x:0:0:{name}:/root:/bin/sh\n");
+        image
+            .file("etc/passwd", 0o644, text("root").as_bytes())
+            .and_then(|()| image.file("etc/group", 0o644, b"root:x:0:\n"))
+            .and_then(|()| image.link("usr", "."))
+            .and_then(|()| image.link("sbin", "bin"))
+            // kmod is told by its name what it is to do.
+            .and_then(|()| image.link("bin/insmod", "kmod"))
+            .and_then(|()| image.file("init", 0o755, self.script().as_bytes()))
+            .with_context(writing)?;
+
+        let mut needed = BTreeMap::new();
+        let mut add = |from: &Path, to: &str, strip: bool| -> Result<()> {
+            needed.extend(libraries(from, tools)?);
+            let copy;
+            let from = if strip {
+                copy = stripped(from, folder)?;
+                &copy
+            } else {
+                from
+            };
+            image
+                .copy(from, to, 0o755)
+                .with_context(|| format!("putting {} into the image", from.display()))
+        };
+        for program in PROGRAMS {
+            let path = tools
+                .program(program)
+                .with_context(|| format!("the tests need `{program}`, which is not on the PATH"))?;
+            add(&path, &format!("bin/{program}"), false)?;
+        }
+        add(self.agent, "bin/drift-agent", true)?;
+        for test in self.tests {
+            add(test, &format!("tests/{}", name_of_test(test)), true)?;
+        }
+        for (name, from) in needed {
+            let to = if name.starts_with('/') {
+                name.trim_start_matches('/').to_owned()
+            } else {
+                format!("{LIBRARIES}/{name}")
+            };
+            image
+                .copy(&from, &to, 0o755)
+                .with_context(|| format!("putting {} into the image", from.display()))?;
+        }
+        image
+            .finish()
+            .and_then(|mut file| file.flush())
+            .with_context(writing)?;
+        Ok(place)
+    }
+
+    /// The first process. What it says on the second serial line is read by [`super::verdict`].
+    fn script(&self) -> String {
+        let work = if self.command.is_empty() {
+            self.run_tests()
+        } else {
+            let words: Vec<String> = self.command.iter().map(|word| quote(word)).collect();
+            format!("timeout -k 5 {BINARY_TIMEOUT} {}\n", words.join(" "))
+        };
+        format!(
+            "#!/bin/sh\n\
+             export PATH=/bin HOME=/root TMPDIR=/tmp LD_LIBRARY_PATH=/{LIBRARIES} RUST_BACKTRACE=0\n\
+             export DRIFT_AGENT=/bin/drift-agent DRIFT_SKIPS=/skips\n\
+             mount -t proc none /proc && mount -t sysfs none /sys && mount -t devtmpfs none /dev && mount -t tmpfs none /tmp\n\
+             mount -t cgroup2 none /sys/fs/cgroup\n\
+             mount -t securityfs none /sys/kernel/security\n\
+             for module in /modules/*; do insmod $module; done\n\
+             exec </dev/null >/dev/ttyS1 2>&1\n\
+             {work}\
+             sleep 0.2\n\
+             echo b >/proc/sysrq-trigger\n"
+        )
+    }
+
+    fn run_tests(&self) -> String {
+        let filter = self
+            .filter
+            .map_or_else(String::new, |filter| quote(OsStr::new(filter)));
+        format!(
+            "echo \"@@ kernel $(cat /proc/sys/kernel/osrelease)\"\n\
+             for sensor in {sensors}; do\n\
+             for test in /tests/*; do\n\
+             name=${{test##*/}}\n\
+             echo \"@@ begin $sensor $name\"\n\
+             : >/skips\n\
+             DRIFT_TEST_SENSOR=$sensor timeout -k 5 {BINARY_TIMEOUT} $test --test-threads 1 {filter}\n\
+             status=$?\n\
+             while read -r line; do echo \"@@ skip $line\"; done </skips\n\
+             echo \"@@ end $sensor $name $status\"\n\
+             done\n\
+             done\n\
+             echo '@@ done'\n",
+            sensors = self.sensors.join(" "),
+        )
+    }
+}
+
+/// The shared part and this kernel's modules, one archive behind the other.
+pub(super) fn with_modules(base: &Path, kernel: &Kernel, folder: &Path) -> Result<PathBuf> {
+    let place = folder.join("image.cpio");
+    let writing = || format!("writing {}", place.display());
+    fs::copy(base, &place).with_context(writing)?;
+    let file = File::options()
+        .append(true)
+        .open(&place)
+        .with_context(writing)?;
+    let mut image = Image::new(BufWriter::new(file));
+    for module in &kernel.modules {
+        let name = module.file_name().unwrap_or_default().to_string_lossy();
+        image
+            .copy(module, &format!("modules/{name}"), 0o644)
+            .with_context(|| format!("putting {} into the image", module.display()))?;
+    }
+    image
+        .finish()
+        .and_then(|mut file| file.flush())
+        .with_context(writing)?;
+    Ok(place)
+}
+
+/// `kernel_alias-0123456789abcdef` as Cargo names it is `kernel_alias`.
+fn name_of_test(test: &Path) -> String {
+    let name = test.file_name().unwrap_or_default().to_string_lossy();
+    name.rsplit_once('-')
+        .map_or_else(|| name.clone().into_owned(), |(name, _)| name.to_owned())
+}
+
+/// Without its debug information, which is nine tenths of it.
+fn stripped(program: &Path, folder: &Path) -> Result<PathBuf> {
+    let place = folder.join("stripped");
+    Step::new("take the debug information out of a program", "strip")
+        .arg("--strip-debug")
+        .arg("-o")
+        .args([&place, program])
+        .read()?;
+    Ok(place)
+}
+
+/// The libraries a program needs: the name it asks for (the loader itself: its path), and where it is here.
+fn libraries(program: &Path, tools: &Tools) -> Result<BTreeSet<(String, PathBuf)>> {
+    let said = Step::new("ask for a program's libraries", "ldd")
+        .arg(program)
+        .env("LD_LIBRARY_PATH", tools.libraries())
+        .env("LC_ALL", "C")
+        .read()?;
+    libraries_in(&said).with_context(|| format!("{}: {said}", program.display()))
+}
+
+/// From lines `libc.so.6 => /lib/libc.so.6 (0x…)` and, for the loader, `/lib64/ld-linux.so.2 (0x…)`.
+fn libraries_in(said: &str) -> Result<BTreeSet<(String, PathBuf)>> {
+    said.lines()
+        .map(str::trim)
+        .filter(|line| !line.starts_with("linux-vdso") && *line != "statically linked")
+        .map(|line| {
+            let without_address = line.split(" (0x").next().unwrap_or(line);
+            match without_address.split_once(" => ") {
+                Some((_, "not found")) => anyhow::bail!("a library is missing"),
+                Some((name, path)) => Ok((name.to_owned(), path.into())),
+                None => Ok((without_address.to_owned(), without_address.into())),
+            }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn libraries_are_read_from_ldds_answer() {
+        let said = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
+        let found = libraries_in(said).unwrap();
+        let expected = [
+            ("/lib64/ld-linux-x86-64.so.2", "/lib64/ld-linux-x86-64.so.2"),
+            ("libc.so.6", "/lib/x/libc.so.6"),
+        ];
+        let expected: BTreeSet<_> = expected
+            .into_iter()
+            .map(|(name, path)| (name.to_owned(), PathBuf::from(path)))
+            .collect();
+        assert_eq!(found, expected);
+        assert!(libraries_in("\tlibx.so => not found\n").is_err());
+        assert!(libraries_in("\tstatically linked\n").unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_test_is_called_as_its_file_in_tests() {
+        assert_eq!(
+            name_of_test(Path::new("/t/deps/kernel_alias-0a1b")),
+            "kernel_alias"
+        );
+    }
+}

@@ -1,0 +1,188 @@
+//! The kernels that are booted: Debian's, as they come out of their packages.
+
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+use anyhow::{Context as _, Result};
+
+use super::archive::Archive;
+
+/// One line of kernels, of which the newest is taken.
+#[derive(Debug)]
+pub(super) struct Series {
+    pub(super) name: &'static str,
+    /// The suite it is in.
+    pub(super) suite: &'static str,
+}
+
+/// Oldest first. The oldest is the oldest that drift supports.
+pub(super) const KERNELS: [Series; 4] = [
+    Series {
+        name: "5.10",
+        suite: "bullseye",
+    },
+    Series {
+        name: "6.1",
+        suite: "bookworm",
+    },
+    Series {
+        name: "6.12",
+        suite: "bookworm-backports",
+    },
+    Series {
+        name: "7.3",
+        suite: "trixie-backports",
+    },
+];
+
+/// For the command line.
+pub(super) fn names() -> [&'static str; KERNELS.len()] {
+    KERNELS.each_ref().map(|series| series.name)
+}
+
+/// What the guests need that is a module in Debian's kernels.
+const MODULES: [&str; 2] = ["overlay", "loop"];
+/// Debian's flavour for virtual machines: the smallest.
+const FLAVOUR: &str = "-cloud-amd64";
+
+/// A kernel that is kept.
+#[derive(Debug)]
+pub(super) struct Kernel {
+    pub(super) name: &'static str,
+    pub(super) package: String,
+    pub(super) image: PathBuf,
+    pub(super) modules: Vec<PathBuf>,
+}
+
+impl Kernel {
+    /// The kept one, fetched first if there is none. `Err(reason)`: it is not to be had.
+    pub(super) fn ensure(
+        series: &'static Series,
+        archive: &Archive,
+    ) -> Result<Result<Kernel, String>> {
+        let kept = archive.place(&format!("kernel-{}", series.name));
+        if !kept.join("package").is_file() {
+            let Some(package) = newest(series, archive)? else {
+                return Ok(Err(format!(
+                    "{} has no kernel {}",
+                    series.suite, series.name
+                )));
+            };
+            fetch(&package, archive, &kept)?;
+        }
+        let read = || format!("reading {}", kept.display());
+        let mut modules: Vec<PathBuf> = fs::read_dir(&kept)
+            .with_context(read)?
+            .flatten()
+            .map(|entry| entry.path())
+            .filter(|path| path.to_string_lossy().contains(".ko"))
+            .collect();
+        modules.sort();
+        Ok(Ok(Kernel {
+            name: series.name,
+            package: fs::read_to_string(kept.join("package")).with_context(read)?,
+            image: kept.join("vmlinuz"),
+            modules,
+        }))
+    }
+}
+
+/// The newest package of a line that is really there.
+fn newest(series: &Series, archive: &Archive) -> Result<Option<String>> {
+    let mut names = archive.names(&format!("linux-image-{}.", series.name))?;
+    names.retain(|name| name.ends_with(FLAVOUR));
+    names.sort_by_key(|name| std::cmp::Reverse(numbers(name)));
+    Ok(names.into_iter().find(|name| archive.has(name)))
+}
+
+/// The numbers in a name, to compare versions by.
+fn numbers(name: &str) -> Vec<u64> {
+    name.split(|c: char| !c.is_ascii_digit())
+        .filter_map(|digits| digits.parse().ok())
+        .collect()
+}
+
+/// Unpacks the image and the modules aside and keeps what is needed: it is there whole or not at all.
+fn fetch(package: &str, archive: &Archive, kept: &Path) -> Result<()> {
+    let folder = kept.parent().context("kernels are kept in no folder")?;
+    let scratch = tempfile::Builder::new()
+        .prefix(".kernel-")
+        .tempdir_in(folder)
+        .with_context(|| format!("making a folder in {}", folder.display()))?;
+    let (unpacked, keep) = (scratch.path().join("unpacked"), scratch.path().join("keep"));
+    for folder in [&unpacked, &keep] {
+        fs::create_dir(folder).with_context(|| format!("making {}", folder.display()))?;
+    }
+    // Since 7.2 Debian's image package only asks for those with the image and the modules.
+    let version = package.trim_start_matches("linux-image-");
+    let parts = ["binary", "modules"].map(|part| format!("linux-{part}-{version}"));
+    if archive.has(&parts[0]) {
+        archive.unpack(&[&parts[0], &parts[1]], &unpacked)?;
+    } else {
+        archive.unpack(&[package], &unpacked)?;
+    }
+    let mut files = Vec::new();
+    walk(&unpacked, &mut files)?;
+    let image = files
+        .iter()
+        .find(|file| name_of(file).starts_with("vmlinuz"))
+        .with_context(|| format!("{package} has no vmlinuz"))?;
+    copy(image, &keep.join("vmlinuz"))?;
+    for module in MODULES {
+        let found = files
+            .iter()
+            .find(|file| {
+                name_of(file)
+                    .split_once(".ko")
+                    .is_some_and(|(name, _)| name == module)
+            })
+            .with_context(|| format!("{package} has no module {module}"))?;
+        copy(found, &keep.join(name_of(found)))?;
+    }
+    fs::write(keep.join("package"), package).context("noting the package's name")?;
+    fs::rename(&keep, kept).with_context(|| format!("keeping it as {}", kept.display()))
+}
+
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::copy(from, to)
+        .map(drop)
+        .with_context(|| format!("copying {} to {}", from.display(), to.display()))
+}
+
+fn name_of(path: &Path) -> String {
+    path.file_name()
+        .unwrap_or_default()
+        .to_string_lossy()
+        .into_owned()
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+    for entry in fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))? {
+        let entry = entry?;
+        let kind = entry.file_type()?;
+        if kind.is_dir() {
+            walk(&entry.path(), files)?;
+        } else if kind.is_file() {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        let mut names = [
+            "linux-image-6.12.9+deb12-cloud-amd64",
+            "linux-image-6.12.90+deb12.1-cloud-amd64",
+            "linux-image-6.12.90+deb12-cloud-amd64",
+        ];
+        names.sort_by_key(|name| numbers(name));
+        assert_eq!(names[0], "linux-image-6.12.9+deb12-cloud-amd64");
+    }
+}

@@ -1,0 +1,331 @@
+//! What the guests said, test by test.
+//!
+//! A guest is believed only as far as it speaks: a test binary that was begun and not ended, and a guest that did not say that it is done, are
+//! failures, with the kernel's last words.
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt,
+};
+
+use super::boot::Said;
+use crate::test::Counts;
+
+/// Of one test in one guest under one sensor.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Verdict {
+    Passed,
+    Failed,
+    Skipped,
+    /// The guest could not be had.
+    Missing,
+}
+
+impl Verdict {
+    fn from_libtest(said: &str) -> Option<Verdict> {
+        match said {
+            "ok" => Some(Verdict::Passed),
+            "FAILED" => Some(Verdict::Failed),
+            _ if said.starts_with("ignored") => Some(Verdict::Skipped),
+            _ => None,
+        }
+    }
+
+    fn word(&self) -> &'static str {
+        match self {
+            Verdict::Passed => "ok",
+            Verdict::Failed => "FAILED",
+            Verdict::Skipped => "skipped",
+            Verdict::Missing => "-",
+        }
+    }
+}
+
+/// One guest.
+#[derive(Debug)]
+pub(super) struct Run {
+    kernel: &'static str,
+    /// As it names itself; as it is asked for where it does not speak.
+    release: String,
+    /// (sensor, test) -> verdict.
+    tests: BTreeMap<(String, String), Verdict>,
+    /// What is to be said besides: reasons of skips, last words.
+    notes: BTreeSet<String>,
+    failed: bool,
+}
+
+impl Run {
+    /// A kernel that is not to be had.
+    pub(super) fn not_booted(kernel: &'static str, sensors: &[&str], reason: &str) -> Run {
+        Run {
+            kernel,
+            release: kernel.to_owned(),
+            tests: sensors
+                .iter()
+                .map(|sensor| (((*sensor).to_owned(), String::new()), Verdict::Missing))
+                .collect(),
+            notes: [format!("{kernel} was not booted: {reason}")].into(),
+            failed: false,
+        }
+    }
+
+    /// From what a guest said.
+    pub(super) fn read(kernel: &'static str, sensors: &[&str], said: &Said) -> Run {
+        let mut run = Run {
+            kernel,
+            release: kernel.to_owned(),
+            tests: BTreeMap::new(),
+            notes: BTreeSet::new(),
+            failed: false,
+        };
+        // (sensor, binary) under way.
+        let mut current: Option<(String, String)> = None;
+        let mut begun = BTreeSet::new();
+        let mut named = None;
+        let mut done = false;
+        for line in said.tests.lines().map(str::trim) {
+            if let Some(words) = line.strip_prefix("@@ ") {
+                let words: Vec<&str> = words.splitn(4, ' ').collect();
+                match words[..] {
+                    ["kernel", release] => run.release = release.to_owned(),
+                    ["begin", sensor, binary] => {
+                        begun.insert(sensor.to_owned());
+                        current = Some((sensor.to_owned(), binary.to_owned()));
+                    }
+                    ["end", sensor, binary, status] => {
+                        current = None;
+                        run.ended(sensor, binary, status);
+                    }
+                    // `SKIPPED <test>: <reason>`
+                    ["skip", "SKIPPED", test, reason] => {
+                        let test = test.trim_end_matches(':');
+                        if let Some((sensor, _)) = &current {
+                            run.tests
+                                .insert((sensor.clone(), test.to_owned()), Verdict::Skipped);
+                            run.notes
+                                .insert(format!("{kernel} {sensor}: {test}: {reason}"));
+                        }
+                    }
+                    ["done"] => done = true,
+                    _ => {
+                        run.failed = true;
+                        run.notes.insert(format!("{kernel} said `{line}`"));
+                    }
+                }
+            } else if let Some((sensor, _)) = &current {
+                if let Some((test, _)) = test_line(line) {
+                    named = Some(test);
+                }
+                // What a test's own children say stands between its name and its verdict.
+                let said = test_line(line).map_or(line, |(_, said)| said);
+                if let Some(test) = named
+                    && let Some(verdict) = Verdict::from_libtest(said)
+                {
+                    named = None;
+                    run.failed |= verdict == Verdict::Failed;
+                    run.tests.insert((sensor.clone(), test.to_owned()), verdict);
+                }
+            }
+        }
+        if let Some((sensor, binary)) = current {
+            run.fail(&sensor, &format!("({binary} did not end)"));
+        }
+        if !done {
+            let last = if said.ended_by_us {
+                "it was ended: its time was up"
+            } else {
+                last_words(&said.console)
+            };
+            for sensor in sensors.iter().filter(|sensor| !begun.contains(**sensor)) {
+                run.fail(sensor, "(the guest did not come so far)");
+            }
+            run.failed = true;
+            run.notes
+                .insert(format!("{kernel} did not come to its end: {last}"));
+        }
+        run
+    }
+
+    fn ended(&mut self, sensor: &str, binary: &str, status: &str) {
+        // 101: a test failed, which stands in a line of its own.
+        let known = status == "0" || status == "101";
+        let any = self.tests.keys().any(|(of, _)| of == sensor);
+        if !known || !any && status == "101" {
+            let how = if status == "124" {
+                "its time was up"
+            } else {
+                "it ended badly"
+            };
+            self.fail(sensor, &format!("({binary}: {how})"));
+        }
+    }
+
+    fn fail(&mut self, sensor: &str, test: &str) {
+        self.failed = true;
+        self.tests
+            .insert((sensor.to_owned(), test.to_owned()), Verdict::Failed);
+    }
+}
+
+/// `test a_name ... ok`, as libtest says it: name and verdict.
+fn test_line(line: &str) -> Option<(&str, &str)> {
+    line.strip_prefix("test ")?.split_once(" ... ")
+}
+
+/// The console's last line that says something.
+fn last_words(console: &str) -> &str {
+    console
+        .lines()
+        .map(str::trim)
+        .rfind(|line| line.contains("Kernel panic") || line.contains("not syncing"))
+        .or_else(|| {
+            console
+                .lines()
+                .map(str::trim)
+                .rfind(|line| !line.is_empty())
+        })
+        .unwrap_or("its kernel said nothing")
+}
+
+/// Every kernel, every sensor, every test.
+#[derive(Debug, Default)]
+pub(crate) struct Table {
+    runs: Vec<Run>,
+}
+
+impl Table {
+    pub(super) fn add(&mut self, run: Run) {
+        self.runs.push(run);
+    }
+
+    /// Every test in every guest counts; a kernel that is not to be had is one that was skipped.
+    pub(crate) fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for verdict in self.runs.iter().flat_map(|run| run.tests.values()) {
+            match verdict {
+                Verdict::Passed => counts.passed += 1,
+                Verdict::Failed => counts.failed += 1,
+                Verdict::Skipped | Verdict::Missing => counts.skipped += 1,
+            }
+        }
+        counts
+    }
+
+    pub(crate) fn has_failed(&self) -> bool {
+        self.runs.iter().any(|run| run.failed)
+    }
+}
+
+impl fmt::Display for Table {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let sensors: BTreeSet<&str> = self
+            .runs
+            .iter()
+            .flat_map(|run| run.tests.keys().map(|(sensor, _)| sensor.as_str()))
+            .collect();
+        for sensor in sensors {
+            let tests: BTreeSet<&str> = self
+                .runs
+                .iter()
+                .flat_map(|run| run.tests.keys())
+                .filter(|(of, test)| of == sensor && !test.is_empty())
+                .map(|(_, test)| test.as_str())
+                .collect();
+            let width = tests.iter().map(|test| test.len()).max().unwrap_or(0);
+            write!(f, " {:<width$}", format!("sensor {sensor}"))?;
+            for run in &self.runs {
+                write!(f, "  {:>8}", run.kernel)?;
+            }
+            writeln!(f)?;
+            for test in tests {
+                write!(f, " {test:<width$}")?;
+                for run in &self.runs {
+                    let word = run
+                        .tests
+                        .get(&(sensor.to_owned(), test.to_owned()))
+                        .map_or("-", Verdict::word);
+                    write!(f, "  {word:>8}")?;
+                }
+                writeln!(f)?;
+            }
+            writeln!(f)?;
+        }
+        for run in &self.runs {
+            if run.release != run.kernel {
+                writeln!(f, " {}: {}", run.kernel, run.release)?;
+            }
+        }
+        for note in self.runs.iter().flat_map(|run| &run.notes) {
+            writeln!(f, " {note}")?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(tests: &str) -> Run {
+        Run::read(
+            "6.1",
+            &["tracepoint"],
+            &Said {
+                tests: tests.replace('\n', "\r\n"),
+                console: "booting\nKernel panic - not syncing: oh\nrebooting\n".into(),
+                ended_by_us: false,
+            },
+        )
+    }
+
+    const WHOLE: &str = "@@ kernel 6.1.0-50\n@@ begin tracepoint kernel_a\n\nrunning 3 tests\ntest one ... ok\ntest two ... mount: oh\n  no\nFAILED\ntest three ... ok\n\
+                         @@ skip SKIPPED three: no overlay here\n@@ end tracepoint kernel_a 101\n@@ done\n";
+
+    #[test]
+    fn each_test_has_its_verdict_and_a_skipped_one_its_reason() {
+        let run = read(WHOLE);
+        let verdict = |test: &str| run.tests[&("tracepoint".to_owned(), test.to_owned())].clone();
+        assert_eq!(verdict("one"), Verdict::Passed);
+        assert_eq!(verdict("two"), Verdict::Failed);
+        assert_eq!(verdict("three"), Verdict::Skipped);
+        assert!(run.failed);
+        assert!(run.notes.contains("6.1 tracepoint: three: no overlay here"));
+        let mut table = Table::default();
+        table.add(run);
+        assert_eq!(
+            table.to_string(),
+            " sensor tracepoint       6.1\n one          ok\n three   skipped\n two      FAILED\n\n 6.1: 6.1.0-50\n 6.1 tracepoint: three: no overlay here\n"
+        );
+    }
+
+    #[test]
+    fn silence_is_a_failure() {
+        let good = WHOLE.replace("FAILED", "ok").replace(" 101", " 0");
+        assert!(!read(&good).failed);
+        for cut in ["@@ done", "@@ end", "@@ begin", "@@ kernel"] {
+            let run = read(&good[..good.find(cut).unwrap()]);
+            assert!(run.failed, "cut at {cut}");
+            let notes = format!("{:?}", run.notes);
+            assert!(notes.contains("Kernel panic"), "{notes}");
+        }
+        let timed_out = good.replace("kernel_a 0", "kernel_a 124");
+        assert!(read(&timed_out).failed);
+    }
+
+    #[test]
+    fn a_kernel_that_is_not_to_be_had_is_told_and_no_failure() {
+        let mut table = Table::default();
+        table.add(Run::not_booted(
+            "5.10",
+            &["tracepoint"],
+            "the suite is gone",
+        ));
+        assert!(!table.has_failed());
+        assert_eq!(table.counts().to_string(), "0 passed, 0 failed, 1 skipped");
+        assert!(
+            table
+                .to_string()
+                .contains("5.10 was not booted: the suite is gone")
+        );
+    }
+}
