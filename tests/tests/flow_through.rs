@@ -2,7 +2,8 @@
 
 use std::{
     fs,
-    os::unix::fs::symlink,
+    io::Write,
+    os::unix::fs::{OpenOptionsExt, symlink},
     path::Path,
     sync::atomic::{AtomicBool, Ordering},
 };
@@ -135,8 +136,11 @@ fn a_path_through_links_is_watched_by_each_of_its_names_and_its_links_are_too() 
         drifts(&agent, &conf, "mode", "chmod", &["600", &path])?;
         drifts(&agent, &conf, "missing", "rm", &[&path])?;
         let new = scene.elsewhere().join("new");
-        fs::write(&new, "other")?;
-        fs::set_permissions(&new, std::os::unix::fs::PermissionsExt::from_mode(0o640))?;
+        // Made with its mode: a change of it by a name that is nobody's has all paths looked at, and who did that is somebody else.
+        let mut options = fs::OpenOptions::new();
+        let mut file = options.write(true).create(true).mode(0o640).open(&new)?;
+        file.write_all(b"other")?;
+        drop(file);
         let new = new.display().to_string();
         drifts(&agent, &conf, "content", "mv", &[&new, &path])?;
     }

@@ -8,6 +8,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+use rustix::fs::{CWD, RenameFlags, renameat_with};
+
 use super::{heal, host, look, put};
 use crate::{
     compare::differences,
@@ -122,17 +124,12 @@ fn what_a_killed_heal_has_left_goes_where_it_is() {
     assert!(!sweep_leftovers(&host(), &file).unwrap());
 }
 
-/// Puts a directory, or a link of this name, aside and a link to `trap` in its place, and back again, as fast as can be.
+/// Exchanges what has this name with a link to `trap`, and back again, as fast as can be.
 fn swap(root: &Path, name: &str, end: &AtomicBool) {
-    let (place, aside) = (root.join(name), root.join(format!("{name}.aside")));
-    let trap = root.join(format!("{name}.trap"));
+    let (place, trap) = (root.join(name), root.join(format!("{name}.trap")));
     symlink(root.join("trap"), &trap).unwrap();
-    // All of them are renames of names that are there: nobody else writes to this folder.
     while !end.load(Ordering::Relaxed) {
-        fs::rename(&place, &aside).unwrap();
-        fs::rename(&trap, &place).unwrap();
-        fs::rename(&place, &trap).unwrap();
-        fs::rename(&aside, &place).unwrap();
+        renameat_with(CWD, &place, CWD, &trap, RenameFlags::EXCHANGE).unwrap();
     }
 }
 
