@@ -12,12 +12,15 @@ mod describe;
 mod drain;
 mod end;
 mod guard;
+mod healed;
 mod health;
 mod judge;
 mod keep;
+mod loss;
 mod path;
 mod scan;
 mod status;
+mod sweep;
 mod timers;
 mod work;
 
@@ -137,8 +140,8 @@ struct Pipeline {
     done: mpsc::UnboundedSender<Box<Done>>,
     /// Looks of the first scan that are not back yet; `None` when it is over.
     first: Option<usize>,
-    losses: drain::Losses,
-    sweep: drain::Sweep,
+    losses: loss::Losses,
+    sweep: sweep::Sweep,
     scans: scan::FullScans,
     /// Policies that were not as declared since their health was noted last.
     unsound: BTreeSet<String>,
@@ -229,8 +232,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         running: 0,
         done,
         first: Some(0),
-        losses: drain::Losses::default(),
-        sweep: drain::Sweep::default(),
+        losses: loss::Losses::default(),
+        sweep: sweep::Sweep::default(),
         scans: scan::FullScans::default(),
         unsound: BTreeSet::new(),
         noting: Arc::default(),
