@@ -14,6 +14,6 @@ mod slot;
 pub use counter::Counter;
 pub use event::{Event, Kind};
 pub use key::{INSIDE, Key, Learned, NAME_HASH_START, NameKey, name_hash, name_hash_step};
-pub use knob::Knobs;
+pub use knob::{Knobs, TICK_NS};
 pub use offsets::Offsets;
-pub use slot::{Level, SWEEP_SLOT, Slot};
+pub use slot::{CANARY_SLOT, Level, SWEEP_SLOT, Slot};

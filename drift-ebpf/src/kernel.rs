@@ -44,7 +44,11 @@ static OFFSETS: Offsets = Offsets {
 
 /// Overwritten by the agent before the programs are loaded.
 #[unsafe(no_mangle)]
-static KNOBS: Knobs = Knobs { agent_tgid: 0 };
+static KNOBS: Knobs = Knobs {
+    agent_tgid: 0,
+    _reserved: 0,
+    agent_start: 0,
+};
 
 macro_rules! offset {
     ($field:ident) => {
@@ -58,6 +62,13 @@ macro_rules! offset {
 pub fn agent_tgid() -> u32 {
     // SAFETY: as in `offset!`.
     unsafe { core::ptr::read_volatile(&raw const KNOBS.agent_tgid) }
+}
+
+/// See [`Knobs::agent_start`].
+#[inline(always)]
+pub fn agent_start() -> u64 {
+    // SAFETY: as in `offset!`.
+    unsafe { core::ptr::read_volatile(&raw const KNOBS.agent_start) }
 }
 
 /// Argument `index` of a system call's `sys_enter` tracepoint (stable layout: number at 8, arguments from 16, 8 bytes each).

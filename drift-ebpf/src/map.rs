@@ -65,9 +65,9 @@ pub static LOADED: LruHashMap<[u32; 3], u64> = LruHashMap::with_max_entries(16_3
 #[map]
 pub static LEARNED: LruHashMap<u32, Learned> = LruHashMap::with_max_entries(1_024, 0);
 
-/// One cell per CPU and [`Counter`].
+/// One cell per CPU, kind of change and [`Counter`].
 #[map]
-pub static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::ALL.len() as u32, 0);
+pub static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::CELLS, 0);
 
 /// Room for one path (PATH_MAX) per CPU: too large for the stack.
 #[map]

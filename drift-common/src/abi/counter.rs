@@ -1,6 +1,8 @@
-//! Where something can be lost in the kernel half, and what is counted there.
+//! What the kernel half counts, by kind of change: what it sent, what needed no sending, and each way to lose something.
 
-/// Index into the per-CPU `COUNTERS` map.
+use super::event::Kind;
+
+/// What is counted, for each kind of change apart: see [`Counter::cell`].
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counter {
@@ -16,17 +18,29 @@ pub enum Counter {
     CallsFull = 4,
     /// The table of readers was full: a read of a watched file may go untold.
     ReadersFull = 5,
+    /// The object's mark was up as far already: the agent has not looked yet, and will. Nothing was lost, and nothing had to be sent.
+    Coalesced = 6,
 }
 
 impl Counter {
-    pub const ALL: [Counter; 6] = [
+    pub const ALL: [Counter; 7] = [
         Counter::Sent,
         Counter::RingFull,
         Counter::KernelRead,
         Counter::UserRead,
         Counter::CallsFull,
         Counter::ReadersFull,
+        Counter::Coalesced,
     ];
+
+    /// Cells of the `COUNTERS` map: one for each kind and counter.
+    pub const CELLS: u32 = (Counter::ALL.len() * (Kind::ALL.len() + 1)) as u32;
+
+    /// Index into the per-CPU `COUNTERS` map.
+    #[must_use]
+    pub const fn cell(self, kind: Kind) -> u32 {
+        kind as u32 * Counter::ALL.len() as u32 + self as u32
+    }
 
     /// The counter's name in logs, metrics and documents.
     #[must_use]
@@ -38,6 +52,7 @@ impl Counter {
             Counter::UserRead => "user_read",
             Counter::CallsFull => "calls_full",
             Counter::ReadersFull => "readers_full",
+            Counter::Coalesced => "coalesced",
         }
     }
 
@@ -45,7 +60,7 @@ impl Counter {
     #[must_use]
     pub const fn is_loss(self) -> bool {
         match self {
-            Counter::Sent => false,
+            Counter::Sent | Counter::Coalesced => false,
             Counter::RingFull
             | Counter::KernelRead
             | Counter::UserRead
@@ -61,6 +76,14 @@ const _: () = {
         assert!(
             Counter::ALL[i] as usize == i,
             "a counter's number is its place in ALL"
+        );
+        i += 1;
+    }
+    let mut i = 0;
+    while i < Kind::ALL.len() {
+        assert!(
+            Counter::Coalesced.cell(Kind::ALL[i]) < Counter::CELLS,
+            "every kind has its cells"
         );
         i += 1;
     }

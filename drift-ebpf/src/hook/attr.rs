@@ -12,31 +12,40 @@ use crate::{
 /// `chmod(path, …)`, `chown(path, …)`, `lchown(path, …)`, `truncate(path, …)`, `setxattr(path, …)`, `removexattr(path, …)` and their `l…` kin.
 #[tracepoint]
 pub fn attr_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Attr,
-        Named::path(WORKING_DIRECTORY, argument(&ctx, 0)),
-        Named::NONE,
-    ))
+        Call::enter(
+            Kind::Attr,
+            Named::path(WORKING_DIRECTORY, argument(&ctx, 0)),
+            Named::NONE,
+        ),
+    )
 }
 
 /// `fchmodat(dirfd, path, …)`, `fchmodat2`, `fchownat(dirfd, path, …)`, `setxattrat`, `removexattrat`, `file_setattr`.
 #[tracepoint]
 pub fn attrat_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Attr,
-        Named::path(argument(&ctx, 0) as i32, argument(&ctx, 1)),
-        Named::NONE,
-    ))
+        Call::enter(
+            Kind::Attr,
+            Named::path(argument(&ctx, 0) as i32, argument(&ctx, 1)),
+            Named::NONE,
+        ),
+    )
 }
 
 /// `fchmod(fd, …)`, `fchown(fd, …)`, `fsetxattr(fd, …)`, `fremovexattr(fd, …)`.
 #[tracepoint]
 pub fn attrfd_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Attr,
-        Named::descriptor(argument(&ctx, 0) as i32),
-        Named::NONE,
-    ))
+        Call::enter(
+            Kind::Attr,
+            Named::descriptor(argument(&ctx, 0) as i32),
+            Named::NONE,
+        ),
+    )
 }
 
 /// The flags of a file (`chattr`), as 64-bit and as 32-bit programs ask for them, and with the other attributes of its file system.
@@ -48,11 +57,14 @@ const FSSETXATTR: u32 = 0x401c_5820;
 #[tracepoint]
 pub fn ioctl_enter(ctx: TracePointContext) -> u32 {
     match argument(&ctx, 1) as u32 {
-        SETFLAGS | SETFLAGS_32 | FSSETXATTR => finish(Call::enter(
+        SETFLAGS | SETFLAGS_32 | FSSETXATTR => finish(
             Kind::Attr,
-            Named::descriptor(argument(&ctx, 0) as i32),
-            Named::NONE,
-        )),
+            Call::enter(
+                Kind::Attr,
+                Named::descriptor(argument(&ctx, 0) as i32),
+                Named::NONE,
+            ),
+        ),
         _ => 0,
     }
 }

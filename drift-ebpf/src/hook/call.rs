@@ -21,8 +21,8 @@ pub fn call_exit(ctx: TracePointContext) -> u32 {
     if returned(&ctx) < 0 || actor::is_agent() {
         return 0;
     }
-    finish(try_named(&call.first, call.kind));
-    finish(try_named(&call.second, call.kind))
+    finish(call.kind, try_named(&call.first, call.kind));
+    finish(call.kind, try_named(&call.second, call.kind))
 }
 
 #[inline(always)]

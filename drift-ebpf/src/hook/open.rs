@@ -16,7 +16,7 @@ use crate::{
 /// `sys_exit` of every call that returns a new descriptor for a path.
 #[tracepoint]
 pub fn open_exit(ctx: TracePointContext) -> u32 {
-    finish(try_open_exit(&ctx))
+    finish(Kind::Open, try_open_exit(&ctx))
 }
 
 #[inline(always)]
@@ -70,7 +70,7 @@ fn expect_read() {
         // SAFETY: the pointer is into the map; two threads of one process may count one too few, which costs a load event.
         unsafe { *opened += 1 };
     } else if READERS.insert(tgid, 1, 0).is_err() {
-        count(Counter::ReadersFull);
+        count(Kind::Open, Counter::ReadersFull);
         return;
     }
     super::read::arm();

@@ -16,7 +16,7 @@ use crate::{
 /// `sys_enter` of the calls that read from a descriptor, their first argument.
 #[tracepoint]
 pub fn read_enter(ctx: TracePointContext) -> u32 {
-    finish(try_read_enter(&ctx))
+    finish(Kind::Read, try_read_enter(&ctx))
 }
 
 #[inline(always)]

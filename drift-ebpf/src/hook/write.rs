@@ -23,7 +23,7 @@ const I_DIRTY_PAGES: u64 = 4;
 /// stores through a mapping). Fires when clean pages become dirty, not for each write.
 #[raw_tracepoint]
 pub fn inode_dirtied(ctx: RawTracePointContext) -> i32 {
-    finish(try_inode_dirtied(&ctx)) as i32
+    finish(Kind::Write, try_inode_dirtied(&ctx)) as i32
 }
 
 #[inline(always)]
@@ -36,7 +36,7 @@ fn try_inode_dirtied(ctx: &RawTracePointContext) -> Result<(), Fault> {
     let Some(slot) = filter::inode(&key) else {
         return Ok(());
     };
-    if actor::is_agent() {
+    if actor::is_silent(slot) {
         return Ok(());
     }
     if flags & I_DIRTY_PAGES == 0 {
@@ -57,13 +57,13 @@ fn try_inode_dirtied(ctx: &RawTracePointContext) -> Result<(), Fault> {
 /// `sys_enter_close`: the first argument is the descriptor that goes away.
 #[tracepoint]
 pub fn close_enter(ctx: TracePointContext) -> u32 {
-    finish(try_close(argument(&ctx, 0) as i32))
+    finish(Kind::Close, try_close(argument(&ctx, 0) as i32))
 }
 
 /// `sys_enter_dup2`, `sys_enter_dup3`: what the second argument was open on goes away.
 #[tracepoint]
 pub fn dup_enter(ctx: TracePointContext) -> u32 {
-    finish(try_close(argument(&ctx, 1) as i32))
+    finish(Kind::Close, try_close(argument(&ctx, 1) as i32))
 }
 
 /// On entry, for then the file is still there. Its content is final: the writes have returned. Only the last reference counts: a shell redirects by
@@ -74,7 +74,7 @@ fn try_close(fd: i32) -> Result<(), Fault> {
         return Ok(());
     };
     let (_, writes) = file.access()?;
-    if !writes || actor::is_agent() || !file.is_last_reference()? {
+    if !writes || !file.is_last_reference()? {
         return Ok(());
     }
     let inode = file.inode()?;
@@ -82,6 +82,9 @@ fn try_close(fd: i32) -> Result<(), Fault> {
     let Some(slot) = filter::file(file, &key)? else {
         return Ok(());
     };
+    if actor::is_silent(slot) {
+        return Ok(());
+    }
     emit::change(&Change {
         slot,
         kind: Kind::Close,
