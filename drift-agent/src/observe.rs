@@ -10,7 +10,7 @@ mod scan;
 mod seen;
 mod settle;
 
-pub use actor::{Identify, is_same_process};
+pub use actor::{Identify, is_same_process, start_ticks};
 pub use attribute::{Place, Reading, read as read_attribute, read_all as read_attributes};
 pub use decode::{Decoded, decode};
 pub use objects::{Directory, Name, Object, Objects};

@@ -19,6 +19,7 @@ mod keep;
 mod loss;
 mod path;
 mod scan;
+mod selftest;
 mod status;
 mod sweep;
 mod timers;
@@ -57,6 +58,7 @@ use crate::{
 
 use self::{
     change::Next,
+    describe::boot_ns,
     health::Noting,
     path::PathState,
     timers::{Timer, Timers},
@@ -105,8 +107,8 @@ struct Ears {
     counters: Counters,
     watch: Arc<Watch>,
     capacity: usize,
-    /// Held to keep the programs attached.
-    _attached: Attached,
+    /// Keeps the programs attached.
+    attached: Attached,
 }
 
 /// All state.
@@ -143,6 +145,9 @@ struct Pipeline {
     losses: loss::Losses,
     sweep: sweep::Sweep,
     scans: scan::FullScans,
+    selftest: selftest::SelfTest,
+    /// The kernel half is to be loaded anew when no job is under way.
+    repair: Option<selftest::Fault>,
     /// Policies that were not as declared since their health was noted last.
     unsound: BTreeSet<String>,
     noting: Arc<Noting>,
@@ -235,6 +240,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         losses: loss::Losses::default(),
         sweep: sweep::Sweep::default(),
         scans: scan::FullScans::default(),
+        selftest: selftest::SelfTest::new(boot_ns()),
+        repair: None,
         unsound: BTreeSet::new(),
         noting: Arc::default(),
         rejected: None,
@@ -247,7 +254,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         Some(rejected) => pipeline.say_rejected(&rejected)?,
         None => pipeline.keep(&parts.snapshot, sources),
     }
-    pipeline.declare(Arc::new(parts.snapshot), None, &mut ears)?;
+    pipeline.declare(Arc::new(parts.snapshot), None, Cause::Start, &mut ears)?;
     pipeline.resume_brakes();
     let now = Instant::now();
     pipeline
@@ -255,6 +262,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         .set(Timer::Scan, now + pipeline.scan_interval());
     if ears.is_some() {
         pipeline.timers.set(Timer::Tick, now + TICK);
+        pipeline.timers.set(Timer::SelfTest, now);
     } else {
         pipeline
             .timers
@@ -298,6 +306,9 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
             let basis = pipeline.reload(&mut ears)?;
             changes.rebase(basis);
         }
+        if pipeline.may_repair() {
+            pipeline.repair(&mut ears)?;
+        }
     }
     pipeline.end(&mut back, ears).await
 }
@@ -329,7 +340,7 @@ impl Ears {
             counters: probe.counters,
             watch: Arc::new(probe.watch),
             capacity: probe.capacity,
-            _attached: probe.attached,
+            attached: probe.attached,
         })
     }
 }
@@ -357,9 +368,9 @@ impl Pipeline {
         &mut self,
         snapshot: Arc<Snapshot>,
         switched: Option<&Switched>,
+        cause: Cause,
         ears: &mut Option<Ears>,
     ) -> Result<(), PipelineError> {
-        let first = self.generation == 0;
         self.generation += 1;
         if let Some(register) = self.register.take() {
             register.withdraw();
@@ -369,6 +380,7 @@ impl Pipeline {
             while ears.changes.take().is_some() {}
             while ears.loads.next().is_some() {}
         }
+        self.selftest.excuse();
         let objects = Arc::new(Objects::new(&snapshot.files));
         if let Some(heard) = ears
             && objects.count() > heard.capacity
@@ -409,7 +421,6 @@ impl Pipeline {
         self.timers.clear_paths();
         self.losses.forget();
         self.say_activated(&old, switched)?;
-        let cause = if first { Cause::Start } else { Cause::Policy };
         // Policies that change during the first scan make it longer, or shorter.
         if self.first.is_some() {
             self.first = Some(self.paths.iter().filter(|state| !state.looked).count());
@@ -423,15 +434,7 @@ impl Pipeline {
 
     /// The kernel tables are too small for what is declared now: load the programs anew.
     fn larger(&mut self, objects: usize) -> Option<Ears> {
-        let loaded = Probe::load(ProbeSettings {
-            objects,
-            ring: self.settings.ring,
-            debug: self.settings.debug_probes,
-        });
-        let reason = match loaded
-            .map_err(|refused| refused.to_string())
-            .and_then(|probe| Ears::new(probe).map_err(|error| error.to_string()))
-        {
+        let reason = match self.listen(objects) {
             Ok(ears) => return Some(ears),
             Err(reason) => reason,
         };
@@ -441,6 +444,19 @@ impl Pipeline {
         self.timers.set(Timer::FullScan, now + SCAN_BESIDE_PROBES);
         self.deaf = Some(reason);
         None
+    }
+
+    /// Loads and attaches the kernel half.
+    fn listen(&mut self, objects: usize) -> Result<Ears, String> {
+        let probe = Probe::load(ProbeSettings {
+            objects,
+            ring: self.settings.ring,
+            debug: self.settings.debug_probes,
+        })
+        .map_err(|refused| refused.to_string())?;
+        let ears = Ears::new(probe).map_err(|error| error.to_string())?;
+        self.losses.other_programs();
+        Ok(ears)
     }
 
     /// A policy whose version is new here is told.

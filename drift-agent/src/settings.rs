@@ -25,6 +25,8 @@ pub struct Settings {
     pub sensor: Sensor,
     /// `None`: 10 minutes beside probes, once a second without.
     pub scan_interval: Option<Duration>,
+    /// How often the agent tries whether it would hear a change.
+    pub self_test: Duration,
     /// A version that was as declared for so long is the last known good one.
     pub soak: Duration,
     /// Bytes on the disk for contents.

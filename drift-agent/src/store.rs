@@ -7,6 +7,7 @@
 //! <state>/holds            versions held instead of those the folder says, and failed ones   hold
 //! <state>/journal          a change of versions that is under way                     journal
 //! <state>/state.redb       versions seen, active and good; brakes: a cache            state
+//! <state>/canary           the file by which the agent hears itself                       canary
 //! <state>/history/N.log    what was reported                                          history
 //! ```
 //!
@@ -14,6 +15,7 @@
 //! can be lost without the others. The folder is held by its descriptor, and no link in it is followed. One process at a time: the agent's lock.
 
 mod blob;
+mod canary;
 mod declaration;
 mod declared;
 mod error;

@@ -20,13 +20,22 @@ const _: () = assert!(size_of::<Result<(), Fault>>() <= 8);
 /// Adds one to a counter of this CPU.
 #[inline(always)]
 pub fn count(kind: Kind, counter: Counter) {
-    if let Some(cell) = COUNTERS.get_ptr_mut(counter.cell(kind)) {
+    add_one(counter.cell(kind));
+    if counter.is_loss() {
+        add_one(Counter::LOSSES);
+    }
+}
+
+#[inline(always)]
+fn add_one(cell: u32) {
+    if let Some(cell) = COUNTERS.get_ptr_mut(cell) {
         // SAFETY: the cell is this CPU's own, and a BPF program is not moved to another CPU while it runs.
         unsafe { *cell += 1 };
     }
 }
 
-/// The end of every hook: an error is counted under the kind of change that the hook sees, and where a change may have gone unseen the agent is asked to look at everything again.
+/// The end of every hook: an error is counted under the kind of change that the hook sees, and where a change may have gone unseen the agent is
+/// asked to look at everything again.
 #[inline(always)]
 pub fn finish(kind: Kind, result: Result<(), Fault>) -> u32 {
     if let Err(fault) = result {

@@ -53,6 +53,9 @@ pub struct Run {
     /// How often everything is looked at, whatever was seen [default: 10m beside probes, 1s without].
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     scan_interval: Option<Duration>,
+    /// How often the agent changes a file of its own to know that it would hear a change.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = self_test_interval)]
+    self_test: Duration,
     /// How long everything a version declares must have stayed as declared before it counts as the last known good one.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     soak: Duration,
@@ -117,6 +120,7 @@ impl Run {
             mode,
             sensor,
             scan_interval,
+            self_test,
             soak,
             store_quota,
             ring,
@@ -137,6 +141,7 @@ impl Run {
                 SensorArg::Scan => Sensor::Scan,
             },
             scan_interval,
+            self_test,
             soak,
             store_quota,
             ring,
@@ -372,6 +377,15 @@ pub(super) fn lock(state: &Path) -> Result<File> {
 }
 
 /// `4096`, `64KiB`, `4MiB`: what the kernel takes for a ring.
+/// A test takes up to a second.
+fn self_test_interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    if interval < Duration::from_secs(2) {
+        return Err("a self-test takes up to a second: 2s or more".to_owned());
+    }
+    Ok(interval)
+}
+
 fn ring(text: &str) -> Result<u32, String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let scale: u32 = match unit {

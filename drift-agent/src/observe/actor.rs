@@ -9,12 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drift_common::abi::Event;
+use drift_common::abi::{Event, TICK_NS};
 
 use crate::report::Actor;
-
-/// Kernel ticks per second in /proc: `USER_HZ`, 100 on every architecture Linux's Rust targets know.
-const TICKS: u64 = 100;
 
 /// Cgroup directories remembered by number.
 const MOST_CGROUPS: usize = 4096;
@@ -107,16 +104,16 @@ pub fn is_same_process(pid: u32, start_ns: u64) -> bool {
     let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
         return false;
     };
+    start_ticks(&stat).is_some_and(|ticks| ticks.abs_diff(start_ns / TICK_NS) <= 1)
+}
+
+/// When a process started, in ticks since boot, from its `/proc/PID/stat`.
+pub fn start_ticks(stat: &[u8]) -> Option<u64> {
     // The name stands in parentheses and may hold anything, parentheses too; the fields after the last one are plain.
-    let Some(end) = stat.iter().rposition(|byte| *byte == b')') else {
-        return false;
-    };
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
     // Field 22 of proc_pid_stat(5), the 20th after the name.
-    let start = String::from_utf8_lossy(&stat[end + 1..])
-        .split_whitespace()
-        .nth(19)
-        .and_then(|ticks| ticks.parse::<u64>().ok());
-    start.is_some_and(|ticks| ticks.abs_diff(start_ns / (1_000_000_000 / TICKS)) <= 1)
+    let fields = String::from_utf8_lossy(&stat[end + 1..]);
+    fields.split_whitespace().nth(19)?.parse().ok()
 }
 
 fn executable(pid: u32) -> Option<PathBuf> {
@@ -168,7 +165,7 @@ mod tests {
             .unwrap()
             .parse()
             .unwrap();
-        let start_ns = ticks * (1_000_000_000 / TICKS) + 1;
+        let start_ns = ticks * TICK_NS + 1;
         assert!(is_same_process(std::process::id(), start_ns));
         assert!(!is_same_process(
             std::process::id(),

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use drift_common::abi::{INSIDE, SWEEP_SLOT, name_hash};
+use drift_common::abi::{CANARY_SLOT, INSIDE, SWEEP_SLOT, name_hash};
 
 use crate::declare::{Declared, Target};
 
@@ -16,6 +16,8 @@ use crate::declare::{Declared, Target};
 pub enum Object {
     /// Everything: an attribute was changed through a name that is nobody's.
     Everything,
+    /// The file by which the agent hears itself.
+    Canary,
     /// A declared path, by its place in the snapshot.
     File(usize),
     /// A directory on the way to declared paths.
@@ -60,10 +62,10 @@ impl Objects {
     #[must_use]
     pub fn new(files: &[Arc<Declared>]) -> Objects {
         let mut objects = Objects {
-            slots: vec![Object::Everything],
+            slots: vec![Object::Everything, Object::Canary],
             ..Objects::default()
         };
-        debug_assert_eq!(SWEEP_SLOT, 0);
+        debug_assert_eq!((SWEEP_SLOT, CANARY_SLOT), (0, 1));
         let mut names: BTreeMap<u64, BTreeSet<(usize, u64)>> = BTreeMap::new();
         // Directories that are declared themselves, by their places in the snapshot.
         let mut directories: HashMap<&Path, usize> = HashMap::new();
@@ -180,7 +182,9 @@ impl Objects {
             .zip(0..)
             .filter_map(|(object, slot)| match object {
                 Object::Name(name) => Some((name.hash, slot)),
-                Object::Everything | Object::File(_) | Object::Directory(_) => None,
+                Object::Everything | Object::Canary | Object::File(_) | Object::Directory(_) => {
+                    None
+                }
             })
     }
 

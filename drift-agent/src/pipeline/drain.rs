@@ -125,6 +125,7 @@ impl Pipeline {
                     );
                 }
             }
+            Some(Object::Canary) => self.canary_rang(heard),
             Some(Object::Everything) => self.want_sweep(Why::doorbell(heard, true)),
             None => error!(
                 "the ring names slot {}, which there is not",

@@ -56,6 +56,7 @@ impl Pipeline {
                 self.swept(if current { &changed } else { &[] }, cost);
                 Ok(())
             }
+            Done::SelfTest { number, step } => self.self_tested(number, step),
             Done::Switch(came) => self.switched(*came, ears),
             // Of a snapshot that holds no longer; everything was looked at since.
             Done::Look { .. } | Done::Heal { .. } => Ok(()),

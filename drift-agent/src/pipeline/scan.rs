@@ -130,6 +130,7 @@ impl Pipeline {
                     self.scan();
                 }
                 Timer::Sweep => self.start_sweep(Cause::Kernel),
+                Timer::SelfTest => self.self_test(ears, now)?,
                 Timer::Health => {
                     self.timers.set(Timer::Health, now + self.health_interval());
                     self.note_health();

@@ -15,7 +15,7 @@ use crate::{
     observe::{Host, Observed, Register, Stat, observe},
 };
 
-use super::{Pipeline, change, describe};
+use super::{Pipeline, change, describe, selftest};
 
 /// Something to do for one path.
 #[derive(Clone, Debug)]
@@ -38,6 +38,10 @@ pub enum Done {
         result: Result<Healed, HealError>,
         /// The declared path, read again.
         looked: Looked,
+    },
+    SelfTest {
+        number: u64,
+        step: selftest::Step,
     },
     Switch(Box<change::Came>),
     Sweep {
@@ -115,7 +119,7 @@ impl Looked {
 impl Pipeline {
     /// Starts queued jobs, as far as there is room: urgent ones first, and what is patient leaves half of the room free.
     pub(super) fn start_jobs(&mut self) {
-        if self.next.is_some() || self.switching.is_some() {
+        if self.next.is_some() || self.switching.is_some() || self.repair.is_some() {
             return;
         }
         while self.running < super::MOST_JOBS {

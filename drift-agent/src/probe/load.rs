@@ -1,18 +1,22 @@
 //! Load the programs, attach them, hand out the ends.
 
-use std::{fs, io};
+use std::{fs, io, os::fd::AsFd};
 
 use aya::{
     Ebpf, EbpfError, EbpfLoader,
-    maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf},
+    maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
 };
 use drift_common::abi::Knobs;
 use zerocopy::IntoBytes;
+
+use crate::observe::start_ticks;
 
 use super::{
     attach::{Links, Tried, attach},
     btf::Btf,
     counters::Counters,
+    links::Standing,
+    mirror::Mirror,
     offsets,
     refused::{Refused, not_allowed, sentence},
     tracefs,
@@ -59,6 +63,15 @@ pub struct Probe {
 pub struct Attached {
     _links: Links,
     _programs: Ebpf,
+    standing: Standing,
+}
+
+impl Attached {
+    /// The programs that are not attached any more, or not everywhere they were.
+    #[must_use]
+    pub fn detached(&self) -> Vec<String> {
+        self.standing.detached()
+    }
 }
 
 impl std::fmt::Debug for Attached {
@@ -91,6 +104,8 @@ impl Probe {
         let offsets = offsets::resolve(&Btf::parse(&bytes)?)?;
         let knobs = Knobs {
             agent_tgid: own_tgid().map_err(|error| Refused::Load(error.to_string()))?,
+            _reserved: 0,
+            agent_start: own_start().map_err(|error| Refused::Load(error.to_string()))?,
         };
         let capacity = (settings.objects * 2)
             .next_power_of_two()
@@ -117,6 +132,12 @@ impl Probe {
         if settings.debug {
             log_programs(&mut ebpf);
         }
+        let levels = take(&mut ebpf, "LEVELS")?;
+        let levels_fd = match &levels {
+            Map::Array(data) => data.fd().as_fd().try_clone_to_owned(),
+            _ => Err(io::Error::other("`LEVELS` is no array")),
+        }
+        .map_err(|error| Refused::Load(error.to_string()))?;
         let probe = Probe {
             changes: RingBuf::try_from(take(&mut ebpf, "CHANGES")?)
                 .map_err(|error| map_refusal(&error))?,
@@ -127,17 +148,17 @@ impl Probe {
                     .map_err(|error| map_refusal(&error))?,
             ),
             watch: Watch::new(Maps {
-                levels: Array::try_from(take(&mut ebpf, "LEVELS")?)
-                    .map_err(|error| map_refusal(&error))?,
+                levels_fd,
+                levels: Array::try_from(levels).map_err(|error| map_refusal(&error))?,
                 slots: Array::try_from(take(&mut ebpf, "SLOTS")?)
                     .map_err(|error| map_refusal(&error))?,
-                inodes: HashMap::try_from(take(&mut ebpf, "INODES")?)
+                inodes: Mirror::new("INODES", take(&mut ebpf, "INODES")?)
                     .map_err(|error| map_refusal(&error))?,
-                dirs: HashMap::try_from(take(&mut ebpf, "DIRS")?)
+                dirs: Mirror::new("DIRS", take(&mut ebpf, "DIRS")?)
                     .map_err(|error| map_refusal(&error))?,
-                names: HashMap::try_from(take(&mut ebpf, "NAMES")?)
+                names: Mirror::new("NAMES", take(&mut ebpf, "NAMES")?)
                     .map_err(|error| map_refusal(&error))?,
-                names_anywhere: HashMap::try_from(take(&mut ebpf, "NAMES_ANYWHERE")?)
+                names_anywhere: Mirror::new("NAMES_ANYWHERE", take(&mut ebpf, "NAMES_ANYWHERE")?)
                     .map_err(|error| map_refusal(&error))?,
                 learned: HashMap::try_from(take(&mut ebpf, "LEARNED")?)
                     .map_err(|error| map_refusal(&error))?,
@@ -149,6 +170,7 @@ impl Probe {
             tried,
             capacity,
             attached: Attached {
+                standing: Standing::now(&ebpf),
                 _links: links,
                 _programs: ebpf,
             },
@@ -199,7 +221,13 @@ fn own_tgid() -> io::Result<u32> {
         .ok_or_else(|| io::Error::other("/proc/self/status has no NSpid line"))
 }
 
-fn take(ebpf: &mut Ebpf, name: &str) -> Result<aya::maps::Map, Refused> {
+/// When this process started, in ticks since boot.
+fn own_start() -> io::Result<u64> {
+    start_ticks(&fs::read("/proc/self/stat")?)
+        .ok_or_else(|| io::Error::other("/proc/self/stat has no start time"))
+}
+
+fn take(ebpf: &mut Ebpf, name: &str) -> Result<Map, Refused> {
     ebpf.take_map(name)
         .ok_or_else(|| Refused::Load(format!("the object file has no map `{name}`")))
 }

@@ -33,6 +33,9 @@ impl Counter {
         Counter::Coalesced,
     ];
 
+    /// The cell of all losses together: no kind has the number 0, whose cells would be here.
+    pub const LOSSES: u32 = 0;
+
     /// Cells of the `COUNTERS` map: one for each kind and counter.
     pub const CELLS: u32 = (Counter::ALL.len() * (Kind::ALL.len() + 1)) as u32;
 
