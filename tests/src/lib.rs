@@ -9,5 +9,6 @@ pub mod report;
 pub mod scene;
 pub mod skip;
 pub mod sweep;
+pub mod tamper;
 pub mod tree;
 pub mod wait;
