@@ -1,9 +1,14 @@
 //! `cargo xtask bench`: figures that anyone can measure again, each beside what the machine can do at all and what others need.
 
+mod calls;
 mod floor;
 mod measure;
+mod noise;
+mod observer;
+mod overhead;
 mod scan;
 mod tree;
+mod watcher;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -11,7 +16,9 @@ use clap::Subcommand;
 const EXAMPLES: &str = "\
 Examples:
   cargo xtask bench scan            drift-agent check of 100,000 files, beside b3sum and AIDE
-  cargo xtask bench scan -o json    the same for a program";
+  cargo xtask bench scan -o json    the same for a program
+  sudo -E cargo xtask bench overhead   what being watched adds to system calls
+  sudo -E cargo xtask bench noise      drift while files that nobody declared are opened all the time";
 
 /// Measure drift beside what the machine can do at all and what others need.
 #[derive(Debug, clap::Args)]
@@ -24,14 +31,26 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Bench {
     Scan(scan::Args),
+    Overhead(overhead::Args),
+    Noise(noise::Args),
     /// The least that a scan can cost: what `scan` measures the others against.
     #[command(hide = true)]
     Floor(floor::Args),
+    /// The loops that `overhead` measures.
+    #[command(hide = true)]
+    Calls(calls::Args),
+    /// The least that watching by inotify takes.
+    #[command(hide = true)]
+    Watcher(watcher::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.bench {
         Bench::Scan(args) => scan::run(args),
         Bench::Floor(args) => floor::run(args),
+        Bench::Overhead(args) => overhead::run(args),
+        Bench::Noise(args) => noise::run(args),
+        Bench::Calls(args) => calls::run(args),
+        Bench::Watcher(args) => watcher::run(args),
     }
 }

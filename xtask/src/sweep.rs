@@ -2,6 +2,7 @@
 
 mod crash;
 mod fault;
+mod flood;
 mod oracle;
 
 use anyhow::Result;
@@ -18,8 +19,9 @@ Examples:
   cargo xtask sweep oracle --seed 1 --sequences 5   the same again
   cargo xtask sweep crash                        kill a change of versions at each of its calls
   TMPDIR=/dev/shm cargo xtask sweep fault       let each call fail, once and for good
+  sudo -E cargo xtask sweep flood                a million changes; some minutes
 
-Each takes from half an hour to some hours. The tests themselves try a few of the first two.";
+Each of the others takes from half an hour to some hours. The tests themselves try a few of the first two.";
 
 /// Try what can go wrong for as long as somebody has time, not a few times as the tests do.
 #[derive(Debug, clap::Args)]
@@ -34,6 +36,7 @@ enum What {
     Oracle(oracle::Args),
     Crash(crash::Args),
     Fault(fault::Args),
+    Flood(flood::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -41,10 +44,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         What::Oracle(args) => oracle::run(args),
         What::Crash(args) => crash::run(args),
         What::Fault(args) => fault::run(args),
+        What::Flood(args) => flood::run(args),
     }
 }
 
-/// Runs a test of a change of versions at every point there is, on an agent as it is shipped.
+/// Runs a test in full (`DRIFT_SWEEP`), on an agent as it is shipped.
 fn every_point(test: &str) -> Result<()> {
     let workspace = Workspace::find()?;
     let toolchain = setup::ensure(&workspace)?;

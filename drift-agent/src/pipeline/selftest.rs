@@ -1,4 +1,4 @@
-//! Whether the agent would hear a change: from time to time it makes one, of a file of its own, and waits for it (docs/adr/0010-the-agent-hears-itself.md).
+//! Whether the agent would hear a change: from time to time it makes one, of a file of its own, and waits for it (docs/adr/0014-the-agent-hears-itself.md).
 //!
 //! ```text
 //! write -> hook -> mark -> ring -> decode -> right actor -> look

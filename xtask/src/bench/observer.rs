@@ -90,7 +90,10 @@ impl Observer {
         let after = stat.rsplit(')').next().unwrap_or_default();
         let fields: Vec<&str> = after.split_whitespace().collect();
         let field = |number: usize| -> Result<u64> {
-            Ok(fields.get(number - 3).context("a short /proc/PID/stat")?.parse()?)
+            Ok(fields
+                .get(number - 3)
+                .context("a short /proc/PID/stat")?
+                .parse()?)
         };
         // Fields 14, 15 and 24 of proc_pid_stat(5); the first two in hundredths of a second, the last in pages.
         let ticks = field(14)? + field(15)?;
@@ -158,7 +161,10 @@ impl Declared {
     ) -> Result<Observer> {
         let ready = self.root.join("ready");
         let mut command = Command::new(program);
-        command.arg("run").arg("--policies").arg(self.root.join("policies"));
+        command
+            .arg("run")
+            .arg("--policies")
+            .arg(self.root.join("policies"));
         command.arg("--state").arg(self.state());
         command.args(["--sensor", "tracepoint", "-o", "jsonl", "--ready-file"]);
         command.arg(&ready).args(more);
