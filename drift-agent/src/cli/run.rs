@@ -173,13 +173,7 @@ fn start(settings: Settings) -> Result<()> {
     };
     // What is staged still is not left over.
     if recovered {
-        pipeline::remove_leftovers(
-            &host,
-            snapshot
-                .files
-                .iter()
-                .map(|declared| declared.path.as_path()),
-        );
+        pipeline::remove_leftovers(&host, &snapshot.files);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

@@ -1,7 +1,6 @@
 //! What blocks: looking, healing, sweeping. Each is a job on a thread of its own, and comes back as data.
 
 use std::{
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -81,11 +80,11 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
     }
     let mut again = false;
     let mut observed = observe(host, declared, Some(watch), &mut |known| {
-        again |= register.seen(host, slot, &declared.path, known);
+        again |= register.seen(host, slot, declared, known);
     });
     if again {
         observed = observe(host, declared, Some(watch), &mut |known| {
-            register.seen(host, slot, &declared.path, known);
+            register.seen(host, slot, declared, known);
         });
     }
     // Before the comparison, which may take its time.
@@ -194,7 +193,9 @@ impl Pipeline {
             let changed = seen
                 .into_iter()
                 .filter(|(_, declared, stat, is_relocated)| {
-                    *is_relocated || host.stat(&declared.path) != *stat
+                    *is_relocated
+                        || host.links_hold(declared).is_err()
+                        || host.stat(declared.real()) != *stat
                 })
                 .map(|(index, ..)| index)
                 .collect();
@@ -219,9 +220,10 @@ impl Pipeline {
 }
 
 /// Paths as they were declared, for the start: what a killed heal has left beside them goes.
-pub fn remove_leftovers<'a>(host: &Host, paths: impl Iterator<Item = &'a Path>) {
-    for path in paths {
-        match heal::sweep_leftovers(host, path) {
+pub fn remove_leftovers(host: &Host, files: &[Arc<Declared>]) {
+    for declared in files {
+        let path = &declared.path;
+        match heal::sweep_leftovers(host, declared) {
             Ok(true) => log::info!(
                 "removed what an interrupted heal had left beside {}",
                 path.display()
