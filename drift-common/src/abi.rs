@@ -13,7 +13,10 @@ mod slot;
 
 pub use counter::Counter;
 pub use event::{Event, Kind};
-pub use key::{INSIDE, Key, Learned, NAME_HASH_START, NameKey, name_hash, name_hash_step};
+pub use key::{
+    INSIDE, Key, Learned, MAYBE_WORDS, NAME_HASH_START, NameKey, maybe_bit, name_hash,
+    name_hash_step,
+};
 pub use knob::{Knobs, TICK_NS};
 pub use offsets::Offsets;
 pub use slot::{CANARY_SLOT, Level, SWEEP_SLOT, Slot};

@@ -135,6 +135,16 @@ impl Task {
         Ok((file.0 != 0).then_some(File(file)))
     }
 
+    /// The file behind a descriptor that the kernel has just given this task: it is within the table, which never shrinks.
+    #[inline(always)]
+    pub fn opened(self, fd: u32) -> Result<Option<File>, Fault> {
+        let files: Address = self.0.read(offset!(task_files))?;
+        let table: Address = files.read(offset!(files_fdt))?;
+        let array: Address = table.read(offset!(fdtable_fd))?;
+        let file: Address = array.read(fd as usize * 8)?;
+        Ok((file.0 != 0).then_some(File(file)))
+    }
+
     /// The inode of the working directory.
     #[inline(always)]
     pub fn working_directory(self) -> Result<Inode, Fault> {

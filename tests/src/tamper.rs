@@ -1,9 +1,13 @@
 //! What somebody with all rights can do to a running agent's kernel half.
 
-use std::{collections::BTreeSet, fs};
+use std::{
+    collections::BTreeSet,
+    fs,
+    os::fd::{AsFd as _, AsRawFd as _},
+};
 
 use anyhow::{Context, Result, bail};
-use aya::maps::{Array, HashMap, Map, MapData, MapInfo};
+use aya::maps::{HashMap, Map, MapData, MapInfo};
 
 /// The kernel tables that a process holds, by name.
 ///
@@ -41,12 +45,28 @@ pub fn forget_inodes(pid: u32) -> Result<usize> {
     Ok(keys.len())
 }
 
-/// The table of dirty marks, to be written to.
+/// Makes the table of dirty marks one that no process can write to any more: a mark that is up stays up, and what it stands for rings no more.
 ///
 /// # Errors
 /// The kernel's.
-pub fn marks(pid: u32) -> Result<Array<MapData, u32>> {
-    Ok(Array::try_from(Map::Array(table(pid, "LEVELS")?))?)
+pub fn freeze_marks(pid: u32) -> Result<()> {
+    /// `enum bpf_cmd` in `linux/bpf.h`.
+    const BPF_MAP_FREEZE: libc::c_long = 22;
+    let map = table(pid, "LEVELS")?;
+    let attributes = [map.fd().as_fd().as_raw_fd()];
+    // SAFETY: the kernel reads the four bytes of the array, which outlives the call.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_bpf,
+            BPF_MAP_FREEZE,
+            attributes.as_ptr(),
+            size_of_val(&attributes),
+        )
+    };
+    if result < 0 {
+        bail!("BPF_MAP_FREEZE: {}", std::io::Error::last_os_error());
+    }
+    Ok(())
 }
 
 /// The descriptors that keep a process's programs attached.

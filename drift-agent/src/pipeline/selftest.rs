@@ -26,6 +26,9 @@ use super::{Ears, Pipeline, PipelineError, path::Why, timers::Timer, work::Done}
 /// A change must be heard within this.
 const DEADLINE: Duration = Duration::from_secs(1);
 
+const LOADED_ANEW: &str = "the kernel programs were loaded anew";
+const NOT_LOADED: &str = "the kernel programs could not be loaded anew";
+
 /// How far the present test has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
@@ -326,13 +329,24 @@ impl Pipeline {
         let Some(fault) = self.repair.take() else {
             return Ok(());
         };
-        let repaired = match self.listen(self.objects.count()) {
-            Ok(new) => {
-                *ears = Some(new);
-                "the kernel programs were loaded anew".to_owned()
+        let count = self.objects.count();
+        let repaired = if let Fault::Detached(_) = fault {
+            // Somebody has closed descriptors of this process. New ones would get their numbers, and be closed with the old links.
+            *ears = None;
+            *ears = self.larger(count);
+            match &self.deaf {
+                None => LOADED_ANEW.to_owned(),
+                Some(reason) => format!("{NOT_LOADED} ({reason})"),
             }
-            // The old ones may still hear something.
-            Err(reason) => format!("the kernel programs could not be loaded anew ({reason})"),
+        } else {
+            match self.listen(count) {
+                Ok(new) => {
+                    *ears = Some(new);
+                    LOADED_ANEW.to_owned()
+                }
+                // The old ones may still hear something.
+                Err(reason) => format!("{NOT_LOADED} ({reason})"),
+            }
         };
         self.declare(Arc::clone(&self.snapshot), None, Cause::Scan, ears)?;
         self.losses.unsound(

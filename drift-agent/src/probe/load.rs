@@ -16,7 +16,7 @@ use super::{
     btf::Btf,
     counters::Counters,
     links::Standing,
-    mirror::Mirror,
+    mirror::{Bits, Mirror},
     offsets,
     refused::{Refused, not_allowed, sentence},
     tracefs,
@@ -152,6 +152,7 @@ impl Probe {
                 levels: Array::try_from(levels).map_err(|error| map_refusal(&error))?,
                 slots: Array::try_from(take(&mut ebpf, "SLOTS")?)
                     .map_err(|error| map_refusal(&error))?,
+                maybe: Bits::new(take(&mut ebpf, "MAYBE")?).map_err(|error| map_refusal(&error))?,
                 inodes: Mirror::new("INODES", take(&mut ebpf, "INODES")?)
                     .map_err(|error| map_refusal(&error))?,
                 dirs: Mirror::new("DIRS", take(&mut ebpf, "DIRS")?)

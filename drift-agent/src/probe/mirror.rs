@@ -5,7 +5,9 @@ use std::{
     os::fd::{AsFd, OwnedFd},
 };
 
-use aya::maps::{HashMap, Map, MapData, MapError};
+use aya::maps::{Array, HashMap, Map, MapData, MapError};
+
+use drift_common::abi::{MAYBE_WORDS, maybe_bit};
 
 use super::batch;
 
@@ -79,6 +81,53 @@ impl<const K: usize> Mirror<K> {
                 .iter()
                 .map(|(key, value)| (key, u32::from_ne_bytes(*value))),
         ))
+    }
+}
+
+/// The table of bits by inode number, which only the agent writes. Bits are set and stay: one too many costs a look at an inode that nobody declared.
+pub(super) struct Bits {
+    map: Array<MapData, u64>,
+    fd: OwnedFd,
+    own: Vec<u64>,
+}
+
+impl Bits {
+    pub(super) fn new(map: Map) -> Result<Self, MapError> {
+        let fd = match &map {
+            Map::Array(data) => data.fd().as_fd().try_clone_to_owned()?,
+            _ => return Err(MapError::InvalidMapType { map_type: 0 }),
+        };
+        Ok(Bits {
+            map: Array::try_from(map)?,
+            fd,
+            own: vec![0; MAYBE_WORDS as usize],
+        })
+    }
+
+    /// From now on an inode with this number is looked at.
+    pub(super) fn set(&mut self, ino: u64) -> Result<(), MapError> {
+        let (word, bit) = maybe_bit(ino);
+        let own = &mut self.own[word as usize];
+        if *own & bit == 0 {
+            self.map.set(word, *own | bit, 0)?;
+            *own |= bit;
+        }
+        Ok(())
+    }
+
+    pub(super) fn tampered(&self) -> Result<Option<Tampered>, MapError> {
+        let there = batch::entries::<4, 8>(self.fd.as_fd())?;
+        let changed = there.iter().filter(|(word, bits)| {
+            let own = self.own.get(u32::from_ne_bytes(*word) as usize);
+            own != Some(&u64::from_ne_bytes(*bits))
+        });
+        let changed = changed.count();
+        Ok((changed > 0).then_some(Tampered {
+            table: "MAYBE",
+            missing: 0,
+            changed,
+            foreign: 0,
+        }))
     }
 }
 

@@ -11,7 +11,7 @@ use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
     batch,
-    mirror::{Mirror, Tampered},
+    mirror::{Bits, Mirror, Tampered},
 };
 
 pub(super) struct Maps {
@@ -19,6 +19,7 @@ pub(super) struct Maps {
     pub slots: Array<MapData, [u8; size_of::<Slot>()]>,
     /// [`Maps::levels`], for calls that aya does not have.
     pub levels_fd: OwnedFd,
+    pub maybe: Bits,
     pub inodes: Mirror<{ size_of::<Key>() }>,
     pub dirs: Mirror<{ size_of::<Key>() }>,
     pub names: Mirror<{ size_of::<NameKey>() }>,
@@ -91,7 +92,9 @@ impl Watch {
 
     /// From now on a change of this inode rings `slot`.
     pub fn file(&self, key: &Key, slot: u32) -> Result<(), MapError> {
-        self.maps().inodes.insert(key_bytes(key), slot)
+        let mut maps = self.maps();
+        maps.maybe.set(key.ino)?;
+        maps.inodes.insert(key_bytes(key), slot)
     }
 
     pub fn forget_file(&self, key: &Key) -> Result<(), MapError> {
@@ -162,6 +165,7 @@ impl Watch {
     pub fn tampered(&self) -> Result<Vec<Tampered>, MapError> {
         let maps = self.maps();
         let tables = [
+            maps.maybe.tampered()?,
             maps.inodes.tampered()?,
             maps.dirs.tampered()?,
             maps.names.tampered()?,

@@ -25,7 +25,7 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
     if fd < 0 {
         return Ok(());
     }
-    let Some(file) = Task::current().file(fd as i32)? else {
+    let Some(file) = Task::current().opened(fd as u32)? else {
         return Ok(());
     };
     if actor::is_agent() {
@@ -42,7 +42,12 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
             .map_err(|_| Fault::Kernel);
     }
     let (reads, writes) = file.access()?;
-    let key = key::of_inode(file.inode()?)?;
+    let inode = file.inode()?;
+    // What only reads is of interest where the inode is known; what writes may also be a new file in a declared place.
+    if !writes && !filter::maybe(inode)? {
+        return Ok(());
+    }
+    let key = key::of_inode(inode)?;
     if writes && let Some(slot) = filter::file(file, &key)? {
         // An LRU table does not refuse.
         let _always = WRITERS.insert(actor::ids().0, slot, 0);
@@ -51,7 +56,7 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
             kind: Kind::Write,
             level: Level::Open,
             key,
-            writers: file.inode()?.writers()?,
+            writers: inode.writers()?,
             parent_name: 0,
         });
     }

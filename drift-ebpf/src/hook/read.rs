@@ -31,7 +31,11 @@ fn try_read_enter(ctx: &TracePointContext) -> Result<(), Fault> {
     let Some(file) = Task::current().file(argument(ctx, 0) as i32)? else {
         return Ok(());
     };
-    let key = key::of_inode(file.inode()?)?;
+    let inode = file.inode()?;
+    if !filter::maybe(inode)? {
+        return Ok(());
+    }
+    let key = key::of_inode(inode)?;
     let Some(slot) = filter::inode(&key) else {
         return Ok(());
     };

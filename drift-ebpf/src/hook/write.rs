@@ -32,6 +32,9 @@ fn try_inode_dirtied(ctx: &RawTracePointContext) -> Result<(), Fault> {
     // SAFETY: the tracepoint has two arguments; the verifier checks the constant offsets.
     let (inode, flags) = unsafe { (*arguments, *arguments.add(1)) };
     let inode = Inode::new(Address::new(inode));
+    if !filter::maybe(inode)? {
+        return Ok(());
+    }
     let key = key::of_inode(inode)?;
     let Some(slot) = filter::inode(&key) else {
         return Ok(());

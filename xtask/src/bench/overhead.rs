@@ -16,7 +16,13 @@ use super::{
     measure,
     observer::{Declared, Observer, Ready, load},
 };
-use crate::{apt, interrupt::Interrupt, machine, step::Step, workspace::Workspace};
+use crate::{
+    apt, build,
+    interrupt::Interrupt,
+    machine,
+    step::Step,
+    workspace::{Profile, Workspace},
+};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -173,22 +179,19 @@ pub(super) fn run(args: &Args) -> Result<()> {
 impl Ground {
     fn new(args: &Args) -> Result<Ground> {
         let workspace = Workspace::find()?;
-        let probes = workspace.probes();
-        let mut step = Step::cargo("build the agent and the empty programs");
-        step = step.args([
-            "build",
-            "--release",
-            "--package",
-            "drift-agent",
-            "--bins",
-            "--example",
-            "empty_probes",
-        ]);
-        step.env("DRIFT_PROBES", &probes)
+        let agent = match &args.agent {
+            Some(agent) => agent.clone(),
+            None => build::agent(&workspace, Profile::Release)?,
+        };
+        // What they do in the kernel is the same, however they were built.
+        Step::cargo("build what attaches the empty programs")
+            .args(["build", "--package", "drift-agent"])
+            .args(["--example", "empty_probes"])
+            .env("DRIFT_PROBES", workspace.probes())
             .current_dir(&workspace.root)
             .run()?;
-        let agent = workspace.agent(crate::workspace::Profile::Release);
-        let empty = agent.with_file_name("examples").join("empty_probes");
+        let built = workspace.agent(Profile::Dev);
+        let empty = built.with_file_name("examples").join("empty_probes");
         let folder = tempfile::tempdir().context("making a scratch folder")?;
         for name in ["watched", "other"] {
             fs::create_dir(folder.path().join(name))?;
@@ -196,7 +199,7 @@ impl Ground {
         }
         fs::write(folder.path().join("a.c"), source())?;
         Ok(Ground {
-            agent: args.agent.clone().unwrap_or(agent),
+            agent,
             empty,
             this: env::current_exe().context("finding this program")?,
             folder,
