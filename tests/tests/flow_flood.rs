@@ -105,6 +105,7 @@ fn wrong(scene: &Scene, files: &[Declared], told: &HashMap<String, String>) -> R
     Ok(wrong)
 }
 
+/// B083: the ring is full, and what was changed is found all the same. B086: what was lost is counted to the last one.
 #[test]
 fn a_stopped_reader_with_the_smallest_ring_finds_every_file_when_it_goes_on() -> Result<()> {
     if !has_probes("a_stopped_reader_with_the_smallest_ring_finds_every_file_when_it_goes_on") {
@@ -173,6 +174,7 @@ fn a_stopped_reader_with_the_smallest_ring_finds_every_file_when_it_goes_on() ->
     Ok(())
 }
 
+/// B084: under load each change is accounted for. B086 again: what was sent, what needed no sending and what was lost are all there were.
 #[test]
 fn sixteen_writers_leave_no_change_unaccounted_for_and_the_end_is_told() -> Result<()> {
     if !has_probes("sixteen_writers_leave_no_change_unaccounted_for_and_the_end_is_told") {

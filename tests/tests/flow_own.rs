@@ -8,6 +8,7 @@ use drift_tests::{
     scene::{HEAL_AT_ONCE, Scene, file},
 };
 
+/// B080: what the agent itself writes is taken for drift.
 #[test]
 fn a_heal_is_verified_and_is_no_drift_of_its_own() -> Result<()> {
     if !has_probes("a_heal_is_verified_and_is_no_drift_of_its_own") {
