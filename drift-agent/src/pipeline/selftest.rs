@@ -332,7 +332,9 @@ impl Pipeline {
         let count = self.objects.count();
         let repaired = if let Fault::Detached(_) = fault {
             // Somebody has closed descriptors of this process. New ones would get their numbers, and be closed with the old links.
-            *ears = None;
+            if let Some(old) = ears.take() {
+                old.attached.let_go();
+            }
             *ears = self.larger(count);
             match &self.deaf {
                 None => LOADED_ANEW.to_owned(),

@@ -7,6 +7,7 @@ use aya::{
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
 };
 use drift_common::abi::Knobs;
+use log::warn;
 use zerocopy::IntoBytes;
 
 use crate::observe::start_ticks;
@@ -71,6 +72,14 @@ impl Attached {
     #[must_use]
     pub fn detached(&self) -> Vec<String> {
         self.standing.detached()
+    }
+
+    /// Lets go what is left after somebody has closed descriptors of links. Where their numbers are in use by now it is kept until the end instead.
+    pub fn let_go(self) {
+        if !self.standing.fill_gaps() {
+            warn!("kernel programs that were detached in part stay loaded until the agent ends");
+            std::mem::forget(self);
+        }
     }
 }
 
