@@ -123,9 +123,12 @@ fn a_program_that_was_detached_is_noticed_and_attached_again() -> Result<()> {
     ensure!(message.contains("loaded anew"), "{message}");
     ensure!(message.contains("all 2 files were read again"), "{message}");
     is_sound_again(&scene)?;
+    let now = tamper::links(agent.pid())?.len();
     ensure!(
-        tamper::links(agent.pid())?.len() == links.len(),
-        "not as many as before"
+        now == links.len(),
+        "{now} links, not {}: {}",
+        links.len(),
+        agent.all()
     );
     hears(&scene, &agent)?;
     ensure!(agent.stop()?.success());

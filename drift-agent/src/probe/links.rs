@@ -40,7 +40,11 @@ impl Standing {
     /// Puts something harmless where descriptors of links were closed, so that the links can be let go: whoever owns a descriptor closes it, and must not close
     /// another one that has its number by now. `false`: that cannot be helped, for the number is in use.
     pub(super) fn fill_gaps(&self) -> bool {
-        let Ok(null) = File::open("/dev/null") else {
+        // Above all of them: a file that is opened gets the lowest free number, which may be one of the gaps.
+        let above = self.descriptors.iter().max().map_or(0, |last| last + 1);
+        let Ok(null) =
+            File::open("/dev/null").and_then(|null| Ok(fcntl_dupfd_cloexec(&null, above)?))
+        else {
             return false;
         };
         self.descriptors.iter().all(|descriptor| {
