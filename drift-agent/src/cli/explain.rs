@@ -9,15 +9,16 @@ mod undeclared;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
+    time::SystemTime,
 };
 
 use anyhow::{Context, Result};
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::format::Format;
+use super::{format::Format, state::StateFolder};
 use crate::{
-    declare::{self, Holds, Names},
+    declare::{self, Declared, Holds, Mode, Names},
     observe::Host,
 };
 
@@ -33,6 +34,8 @@ pub(super) struct Explain {
     /// Folder of policy files (*.yaml, *.yml).
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
+    #[command(flatten)]
+    state: StateFolder,
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -51,6 +54,22 @@ struct Explanation {
     status: u8,
 }
 
+impl Explanation {
+    /// Adds what people hold healing back with, where this path would be healed.
+    fn held(&mut self, state: &Path, declared: &Declared) {
+        let stops = super::pause::known(state);
+        let stop = stops.of(&declared.policy, SystemTime::now());
+        if let Some(stop) = stop.filter(|_| declared.on_drift == Mode::Heal) {
+            self.text += &format!(
+                "healing is held: {} ({})\n",
+                stop.message,
+                stop.kind.reason()
+            );
+            self.value["held"] = json!({"reason": stop.kind.reason(), "message": stop.message});
+        }
+    }
+}
+
 impl Explain {
     /// Runs the command.
     ///
@@ -60,6 +79,7 @@ impl Explain {
         let Explain {
             path,
             policies,
+            state,
             output,
         } = self;
         let path = std::path::absolute(path).context("a path without a name")?;
@@ -74,13 +94,11 @@ impl Explain {
             Ok(index) => {
                 let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
                 let names = Names::of(Path::new("/"));
-                declared::explain(
-                    &snapshot,
-                    &snapshot.files[index],
-                    &host.holding(),
-                    &names,
-                    &policies,
-                )
+                let declared = &snapshot.files[index];
+                let mut explanation =
+                    declared::explain(&snapshot, declared, &host.holding(), &names, &policies);
+                explanation.held(&state.path()?, declared);
+                explanation
             }
             Err(_) => undeclared::explain(&snapshot, &path),
         };

@@ -1,5 +1,7 @@
 //! `drift-agent history`: what was seen, decided and done on this node.
 
+mod kept;
+
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
@@ -260,7 +262,8 @@ fn one(state: &Path, id: &str, output: OutputArg) -> Result<ExitCode> {
         ),
         [record] => {
             print(&match output {
-                OutputArg::Table | OutputArg::Yaml => yaml(record),
+                OutputArg::Table => yaml(record) + &kept::shown(state, record),
+                OutputArg::Yaml => yaml(record),
                 OutputArg::Json => format!("{record:#}\n"),
                 OutputArg::Jsonl => format!("{}\n", lines[0]),
             })?;

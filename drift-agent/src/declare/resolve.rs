@@ -6,11 +6,15 @@ use std::{
     sync::Arc,
 };
 
-use drift_common::policy::{
-    self, Compare, Content as Said, DirectorySpec, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode,
-    OnUnexpected, PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec, order,
-    without_final_newline,
+use drift_common::{
+    escape,
+    policy::{
+        self, Compare, Content as Said, DirectorySpec, FileSpec, FinalNewline, Guard, Lineage,
+        MAX_SIZE, Mode, OnUnexpected, PolicyVersion, Principal, Problems, Severity, Spanned,
+        SymlinkSpec, order, without_final_newline,
+    },
 };
+use jiff::tz::TimeZone;
 
 use crate::{
     compare::structured::{Meaning, Rules},
@@ -90,7 +94,8 @@ impl<'a> Resolve<'a> {
                 version: version.version.value.to_string(),
                 digest: digest.unwrap_or_else(|| blake3::hash(b"")),
                 mode: mode.unwrap_or(lineage.policy.mode),
-                guard: lineage.policy.guard,
+                guard: self.guard(lineage.policy.guard.clone()),
+                evidence: lineage.policy.evidence,
             });
             for (file, content) in version.files.iter().zip(contents) {
                 let declared = self.file(file, content, &policy, mode);
@@ -119,6 +124,27 @@ impl<'a> Resolve<'a> {
         snapshot.files.sort_by(|a, b| a.path.cmp(&b.path));
         belongings(&mut snapshot.files);
         snapshot
+    }
+
+    /// What is said of healing is of no use to who writes nothing.
+    fn guard(&mut self, mut guard: Guard) -> Guard {
+        for window in &guard.windows {
+            let zone = &window.zone;
+            if let Err(error) = TimeZone::get(&zone.value) {
+                let message = format!(
+                    "this node does not know the time zone {}",
+                    escape::name(&zone.value)
+                );
+                log::debug!("{error}");
+                self.problems.push(zone.at.problem(message).help(
+                    "see `timedatectl list-timezones`; time zones are in /usr/share/zoneinfo (Debian's package tzdata), and UTC is known everywhere",
+                ));
+            }
+        }
+        if self.keep == Keep::Digests {
+            guard.windows.clear();
+        }
+        guard
     }
 
     /// What each version is. Where a content is missing there is a problem.
@@ -200,7 +226,6 @@ impl<'a> Resolve<'a> {
         policy: &Arc<ActivePolicy>,
         asked: Option<Mode>,
     ) -> Option<Declared> {
-        // Nobody acts on `after_heal` yet: validation refuses it.
         let FileSpec {
             path,
             content: _,
@@ -215,7 +240,7 @@ impl<'a> Resolve<'a> {
             final_newline: _,
             hard_links,
             compare,
-            after_heal: _,
+            after_heal,
         } = file;
         // All of them, so that all problems are said.
         let uid = id(
@@ -264,6 +289,10 @@ impl<'a> Resolve<'a> {
             uid: uid?,
             gid: gid?,
             attributes: attributes?,
+            after_heal: match self.keep {
+                Keep::Bytes => after_heal.iter().map(|one| one.value.clone()).collect(),
+                Keep::Digests => Vec::new(),
+            },
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -399,6 +428,7 @@ fn declared(
         // The command line counts more than the path's own word, that more than its policy's.
         on_drift: asked.or(said.0).unwrap_or(policy.mode),
         severity: said.1,
+        after_heal: Vec::new(),
         at: path.at.position(),
     }
 }

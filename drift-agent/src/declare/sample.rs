@@ -9,8 +9,8 @@ use std::{
 use drift_common::policy;
 
 use super::{
-    ActivePolicy, Backoff, Compare, Content, Declared, FinalNewline, Guard, Mode, Position,
-    Severity, Target,
+    ActivePolicy, Backoff, Compare, Content, Declared, Evidence, FinalNewline, Guard, Mode,
+    Position, Severity, Target,
 };
 use crate::compare::structured::{Absence, Format, Keys, Meaning, Rules};
 
@@ -32,6 +32,7 @@ pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
                 fight: None,
                 ..Guard::default()
             },
+            evidence: Evidence::default(),
         }),
         target,
         mode: None,
@@ -40,6 +41,7 @@ pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
         attributes: super::Attributes::default(),
         on_drift: Mode::Heal,
         severity: Severity::default(),
+        after_heal: Vec::new(),
         at: Position {
             file: Arc::from(Path::new("p.yaml")),
             line: 1,

@@ -5,8 +5,8 @@ use super::{
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
     expect::{FinalNewline, HardLinks, Redact, Severity},
-    guard::{MassDrift, Mode, OnRemove},
-    reload::Signal,
+    guard::{Days, Evidence, MassDrift, Mode, OnRemove, WindowKind},
+    reload::{Method, Signal},
     version::OnUnexpected,
 };
 
@@ -109,6 +109,11 @@ pub(crate) static POLICY: Shape = Shape {
             "What becomes of paths that another version no longer declares: leave (the default) or remove.",
         ),
         may("guard", Value::Map(&GUARD), "What holds healing back."),
+        may(
+            "evidence",
+            words!(Evidence),
+            "What is kept of what healing takes away: content (the default) or none.",
+        ),
     ],
     one_of: &[],
 };
@@ -135,6 +140,46 @@ pub(crate) static GUARD: Shape = Shape {
             "fight",
             Value::Map(&FIGHT),
             "When a path is left alone because another program keeps changing it.",
+        ),
+        may(
+            "windows",
+            Value::List(&Value::Map(&WINDOW)),
+            "When healing may happen, and when not.",
+        ),
+    ],
+    one_of: &[],
+};
+
+/// Windows of one policy.
+pub(crate) const MAX_WINDOWS: usize = 64;
+
+const CLOCK: Value = Value::Text("^([01][0-9]|2[0-3]):[0-5][0-9]$");
+
+pub(crate) static WINDOW: Shape = Shape {
+    what: "a mapping with from and to",
+    fields: &[
+        may(
+            "kind",
+            words!(WindowKind),
+            "allow (the default): healing happens in such windows alone. deny: never in this one.",
+        ),
+        may(
+            "days",
+            Value::List(&Value::Words(|| {
+                Days::NAMES.iter().map(|(word, _)| *word).collect()
+            })),
+            "The days on which it begins; every day where that is not said.",
+        ),
+        must("from", CLOCK, "When it begins."),
+        must(
+            "to",
+            CLOCK,
+            "When it ends: on the next day, where that is not after from.",
+        ),
+        may(
+            "timeZone",
+            Value::Text("^[A-Za-z0-9_+/-]+$"),
+            "As in Europe/Berlin; UTC where that is not said.",
         ),
     ],
     one_of: &[],
@@ -311,12 +356,12 @@ pub(crate) static FILE: Shape = Shape {
         may(
             "compare",
             Value::WordOr("exact", &COMPARE),
-            "What counts as the same. Other than exact is not supported yet.",
+            "What counts as the same.",
         ),
         may(
             "afterHeal",
             Value::List(&Value::Map(&AFTER_HEAL)),
-            "What makes programs take a healed file in. Not supported yet.",
+            "What makes programs take a healed file in.",
         ),
     ],
     one_of: &[ONE_PATH],
@@ -456,10 +501,15 @@ pub(crate) static EQUAL: Shape = Shape {
 };
 
 pub(crate) static AFTER_HEAL: Shape = Shape {
-    what: "a mapping with signal, reload, restart or command",
+    what: "a mapping with signal, reload, restart, command or http",
     fields: &[
         may("signal", words!(Signal), "Send this signal …"),
         may("unit", ANY, "… to the main process of this unit …"),
+        may(
+            "pidFile",
+            ABSOLUTE,
+            "… or to the process whose number is in this file …",
+        ),
         may(
             "process",
             ABSOLUTE,
@@ -472,9 +522,24 @@ pub(crate) static AFTER_HEAL: Shape = Shape {
             Value::List(&ANY),
             "Run this program, without a shell.",
         ),
-        may("timeout", DURATION, "What the command may take."),
+        may(
+            "http",
+            Value::Text(r"^http://(127(\.[0-9]{1,3}){3}|\[::1\]|localhost)(:[0-9]+)?(/[!-~]*)?$"),
+            "Ask this address, on this machine alone.",
+        ),
+        may("method", words!(Method), "How: POST (the default) or GET."),
+        may(
+            "status",
+            Value::Number(100, 599),
+            "The answer that is right; where that is not said, any from 200 to 299.",
+        ),
+        may(
+            "timeout",
+            DURATION,
+            "What the command or the answer may take: 30s where that is not said, 10m at most.",
+        ),
     ],
-    one_of: &[&["signal", "reload", "restart", "command"]],
+    one_of: &[&["signal", "reload", "restart", "command", "http"]],
 };
 
 pub(crate) static ENVIRONMENT: Shape = Shape {

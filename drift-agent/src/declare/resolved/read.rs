@@ -11,7 +11,7 @@ use std::{
 
 use drift_common::policy::{Acl, FileCapabilities};
 
-use super::{HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVERITIES};
+use super::{EVIDENCES, HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVERITIES};
 use crate::declare::{
     ActivePolicy, Attribute, Attributes, Backoff, Compare, Content, Declared, Exhaustive, Expect,
     Fight, Flags, Globs, Guard, Position, Snapshot, Target, Terms, resolve::belongings,
@@ -99,6 +99,7 @@ impl<'b> Rest<'b> {
                 digest: rest.hash()?,
                 mode: rest.place(&MODES)?,
                 guard: rest.guard()?,
+                evidence: rest.place(&EVIDENCES)?,
             }))
         })?;
         let terms = self.list(|rest| {
@@ -126,6 +127,7 @@ impl<'b> Rest<'b> {
                 attributes: rest.attributes()?,
                 on_drift: rest.place(&MODES)?,
                 severity: rest.place(&SEVERITIES)?,
+                after_heal: Vec::new(),
                 at: Position {
                     file: rest.place(&sources)?,
                     line: rest.u32()?,
@@ -161,6 +163,7 @@ impl<'b> Rest<'b> {
                     hold: rest.duration()?,
                 })
             })?,
+            windows: Vec::new(),
         })
     }
 
