@@ -30,7 +30,7 @@ use rustix::{
 };
 
 use self::{
-    hash::{Buffer, hash},
+    hash::{Buffer, Wanted, hash},
     host::STRAIGHT,
     list::list,
     stat::{stat_at, stat_of},
@@ -76,6 +76,8 @@ pub struct Observed {
     pub found: Found,
     /// Digest of a file's content without its final line end.
     pub body: Option<blake3::Hash>,
+    /// Digest of it as [`crate::declare::Content::lines`] has it, where that is asked for.
+    pub lines: Option<blake3::Hash>,
     /// The bytes that were hashed, where they are needed and are not as declared.
     pub held: Option<Held>,
     /// Of what stands there itself, not of what a link leads to.
@@ -93,6 +95,7 @@ impl Observed {
         Self {
             found: Found::Absent,
             body: None,
+            lines: None,
             held: None,
             stat: None,
             attributes: Vec::new(),
@@ -375,8 +378,14 @@ impl<'h> Reader<'h> {
                     None => self.host.holds(),
                 };
                 let most = content.max_size;
-                let read = hash(&file, before.size, most, holds, &mut self.buffer)?;
+                let wanted = Wanted {
+                    most,
+                    holds,
+                    lines: content.lines.map(|_| content.body.is_none()),
+                };
+                let read = hash(&file, before.size, wanted, &mut self.buffer)?;
                 observed.body = read.as_ref().map(|read| read.body);
+                observed.lines = read.as_ref().and_then(|read| read.lines);
                 // One that did not grow meanwhile, and gives more than it says, is too large too.
                 let whole = read.as_ref().map(|read| read.whole);
                 let held = read.and_then(|read| read.held);
