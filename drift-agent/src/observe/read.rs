@@ -21,6 +21,8 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
     os::unix::ffi::OsStringExt,
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use drift_common::abi::Key;
@@ -45,6 +47,10 @@ use crate::{
     probe::Watch,
     report::FileType,
 };
+
+/// Looks at a file that somebody is writing, and the time between them.
+const LOOKS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Reads that may disagree before the verdict is [`Found::Unstable`].
 const TRIES: usize = 4;
@@ -140,6 +146,21 @@ pub fn observe(
     rekey: Rekey<'_>,
 ) -> Observed {
     Reader::new(host).observe(declared, watch, rekey)
+}
+
+/// Looks at one declared path, and again after a while where somebody is writing to it: for who has no doorbell to wait for.
+#[must_use]
+pub fn observe_at_rest(host: &Host, declared: &Declared) -> Observed {
+    let mut reader = Reader::new(host);
+    let mut observed = reader.observe(declared, None, &mut |_| {});
+    for _ in 1..LOOKS {
+        if observed.found != Found::Unstable {
+            break;
+        }
+        thread::sleep(PAUSE);
+        observed = reader.observe(declared, None, &mut |_| {});
+    }
+    observed
 }
 
 /// Looks at one path after the other, and uses again what it needs for that.
