@@ -17,6 +17,7 @@ mod health;
 mod judge;
 mod keep;
 mod path;
+mod quiet;
 mod reloads;
 mod scan;
 mod status;
@@ -60,6 +61,7 @@ use self::{
     change::Next,
     health::Noting,
     path::PathState,
+    quiet::{Pace, Quiet},
     timers::{Timer, Timers},
     work::{Done, Job},
 };
@@ -95,6 +97,8 @@ pub enum PipelineError {
     Signals(#[source] io::Error),
     #[error("cannot listen to the kernel programs ({0})")]
     Ring(#[source] io::Error),
+    #[error("cannot start the threads of the periodic scans ({0})")]
+    Threads(#[source] io::Error),
     #[error("cannot write the ready file {path} ({source})")]
     Ready { path: String, source: io::Error },
 }
@@ -140,7 +144,11 @@ struct Pipeline {
     identify: Identify,
     timers: Timers,
     urgent: VecDeque<Job>,
-    patient: VecDeque<Job>,
+    /// What the periodic scan has not looked at.
+    patient: VecDeque<usize>,
+    pace: Pace,
+    /// Where its looks run, if they are to come last.
+    quiet: Option<Quiet>,
     running: usize,
     done: mpsc::UnboundedSender<Box<Done>>,
     /// Looks of the first scan that are not back yet; `None` when it is over.
@@ -205,6 +213,10 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
     let unseen_count = unseen.len();
     let files = Files::of(&parts.settings.state, &parts.settings.break_glass);
     let halt = stops::Halt::new(files, parts.store.pauses());
+    let pace = Pace::new(parts.settings.scan_rate, Instant::now());
+    let idle = parts.settings.scan_idle;
+    let quiet = idle.then(|| Quiet::start(MOST_JOBS / 2)).transpose();
+    let quiet = quiet.map_err(PipelineError::Threads)?;
     let mut pipeline = Pipeline {
         watching: Watching {
             sensor: match &deaf {
@@ -242,6 +254,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         timers: Timers::default(),
         urgent: VecDeque::new(),
         patient: VecDeque::new(),
+        pace,
+        quiet,
         running: 0,
         done,
         first: Some(0),

@@ -25,6 +25,10 @@ pub struct Settings {
     pub sensor: Sensor,
     /// `None`: 10 minutes beside probes, once a second without.
     pub scan_interval: Option<Duration>,
+    /// Paths a second that the periodic scans look at, at most.
+    pub scan_rate: Option<u32>,
+    /// They run on threads that come last.
+    pub scan_idle: bool,
     /// A version that was as declared for so long is the last known good one.
     pub soak: Duration,
     /// Bytes on the disk for contents.

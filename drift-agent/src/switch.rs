@@ -14,6 +14,7 @@ pub use choose::{Decision, Demand, Wish, choose};
 pub use pause::{paused, resumed};
 
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -66,6 +67,16 @@ impl SwitchError {
             Self::Unwritable { source, .. } => source.reason(),
             Self::Transaction(error) => error.reason(),
             Self::Store(error) => error.reason(),
+        }
+    }
+
+    /// The same of the path as it is declared.
+    fn at(self, declared: &Path) -> Self {
+        let path = declared.to_owned();
+        match self {
+            Self::Impossible { why, .. } => Self::Impossible { path, why },
+            Self::Unwritable { source, .. } => Self::Unwritable { path, source },
+            other => other,
         }
     }
 
@@ -186,14 +197,12 @@ pub fn perform(
             escape::path(path)
         ));
     }
+    let by_place = new.files.iter().map(|declared| (declared.real(), declared));
+    let by_place: HashMap<&Path, _> = by_place.collect();
     let amiss = |path: &Path| {
-        let index = new
-            .files
-            .binary_search_by(|declared| declared.path.as_path().cmp(path))
-            .ok()?;
-        let declared = &new.files[index];
+        let declared = by_place.get(path)?;
         let observed = observe(host, declared, None, &mut |_| {});
-        (!plan::healable(declared, &observed).is_empty()).then(|| path.to_owned())
+        (!plan::healable(declared, &observed).is_empty()).then(|| declared.path.clone())
     };
     let mut after = Vec::new();
     for path in &written {

@@ -13,13 +13,13 @@ use drift_common::{
     escape,
     policy::{
         AbsentSpec, Content, Document, Globs, HardLinks, Lineage, PolicyVersion, Problems, Source,
-        Spanned, parse, render,
+        Spanned, Through, parse, render,
     },
 };
 use semver::Version;
 
 use crate::{
-    capture::{self, Contents, Entry, Stage, Title, Wanted},
+    capture::{self, Asked, Contents, Entry, Stage, Title, Wanted},
     compare::{Drift, differences},
     declare::{self, Declared, Holds, Names, Snapshot},
     observe::{Found, Host, observe},
@@ -120,7 +120,8 @@ impl Accept {
         let mut contents = Contents::new(Some(stage.blobs()));
         let source = Source::new(Path::new("accept").into(), Vec::new())
             .map_err(|problem| anyhow::anyhow!("{}", problem.one_line()))?;
-        let captured = accepted.capture(&host, &policies, &mut contents, &source)?;
+        let captured =
+            accepted.capture(lineage.active(), &host, &policies, &mut contents, &source)?;
         let secrets = captured.secrets.clone();
         let private = captured.private;
         let mut draft = lineage.active().clone();
@@ -225,11 +226,38 @@ fn reads(name: &std::ffi::OsStr, text: &str) -> Result<()> {
     Ok(())
 }
 
+/// The links on the way to a path, as a version has them for it, or for the directory it is in.
+fn through(version: &PolicyVersion, path: &Path) -> Option<Through> {
+    let files = version.files.iter().map(|file| (&file.path, &file.through));
+    let links = version
+        .symlinks
+        .iter()
+        .map(|link| (&link.path, &link.through));
+    let directories = version
+        .directories
+        .iter()
+        .map(|one| (&one.path, &one.through));
+    let absent = version
+        .absent
+        .iter()
+        .map(|none| (&none.path, &none.through));
+    let mut all = files.chain(links).chain(directories.clone()).chain(absent);
+    if let Some((_, through)) = all.find(|(of, _)| of.value == path) {
+        return through.clone();
+    }
+    let parent = path.parent()?;
+    let (_, through) = { directories }.find(|(of, _)| of.value == parent)?;
+    let name = Path::new(path.file_name()?);
+    through.as_ref().map(|through| through.beneath(name))
+}
+
 /// What is taken for right.
 struct Accepted {
     policy: String,
     /// Each with a word for it.
     paths: BTreeMap<PathBuf, &'static str>,
+    /// Where they are.
+    real: BTreeMap<PathBuf, PathBuf>,
     /// Nothing is there any more.
     absent: BTreeSet<PathBuf>,
     /// In exhaustive directories, what nobody has declared.
@@ -244,6 +272,7 @@ impl Accepted {
         let mut accepted = Self {
             policy: String::new(),
             paths: BTreeMap::new(),
+            real: BTreeMap::new(),
             absent: BTreeSet::new(),
             new: BTreeSet::new(),
             drifts: BTreeMap::new(),
@@ -300,9 +329,11 @@ impl Accepted {
         }
         if let Found::Directory(unexpected) = &observed.found {
             for name in &unexpected.names {
+                let real = declared.real().join(name);
                 let name = path.join(name);
                 if name.starts_with(wanted) {
                     self.paths.insert(name.clone(), "declares");
+                    self.real.insert(name.clone(), real);
                     self.new.insert(name);
                 }
             }
@@ -319,12 +350,14 @@ impl Accepted {
         } else {
             self.paths.insert(path.clone(), "takes");
         }
+        self.real.insert(path.clone(), declared.real().to_owned());
         self.drifts.insert(path.clone(), drifts);
         Ok(())
     }
 
     fn capture(
         &self,
+        version: &PolicyVersion,
         host: &Host,
         policies: &Path,
         contents: &mut Contents,
@@ -335,7 +368,13 @@ impl Accepted {
             .keys()
             .filter(|path| !self.absent.contains(*path));
         let wanted = Wanted {
-            paths: paths.cloned().collect(),
+            paths: paths
+                .map(|path| Asked {
+                    path: path.clone(),
+                    real: self.real.get(path).unwrap_or(path).clone(),
+                    through: through(version, path),
+                })
+                .collect(),
             ignored_names: Globs::default(),
             ignored_paths: Globs::default(),
             exhaustive: false,
@@ -355,7 +394,7 @@ impl Accepted {
             let path = entry.path();
             self.paths.contains_key(path) || self.new.iter().any(|new| path.starts_with(new))
         });
-        for path in wanted.paths {
+        for Asked { path, .. } in wanted.paths {
             if !captured.entries.iter().any(|entry| entry.path() == path) {
                 let why = captured.left.iter().find(|(left, _)| *left == path);
                 let why = why.map(|(_, why)| format!(": {why}")).unwrap_or_default();
@@ -412,6 +451,7 @@ impl Accepted {
                         value: path.clone(),
                         at: source.start(),
                     },
+                    through: through(draft, path),
                     on_drift,
                     severity,
                 },
@@ -449,6 +489,8 @@ impl Accepted {
                         new.redact = old.redact;
                         new.max_size = old.max_size;
                         new.final_newline = old.final_newline;
+                        new.line_endings = old.line_endings;
+                        new.through = old.through;
                         new.compare = old.compare;
                         new.after_heal = old.after_heal;
                     }
@@ -458,6 +500,7 @@ impl Accepted {
                 }
                 Entry::Link(mut new) => {
                     if let Some(old) = links.remove(&path) {
+                        new.through = old.through;
                         new.owner = old.owner.and(new.owner);
                         new.group = old.group.and(new.group);
                         if !has(Drift::Xattr) {
@@ -472,6 +515,7 @@ impl Accepted {
                 }
                 Entry::Directory(mut new) => {
                     if let Some(old) = directories.remove(&path) {
+                        new.through = old.through;
                         new.mode = old.mode.and(new.mode);
                         new.owner = old.owner.and(new.owner);
                         new.group = old.group.and(new.group);

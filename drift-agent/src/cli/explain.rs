@@ -1,9 +1,9 @@
 //! `drift-agent explain`: all there is to say of one path.
 //!
-//! What is said comes from the policies and from a look at the path. What only a running agent knows (who changed it, what holds a heal back
-//! just now) has no place here yet.
+//! What is said comes from the policies, from a look at the path, and from what the agent keeps in its state folder.
 
 mod declared;
+mod kept;
 mod undeclared;
 
 use std::{
@@ -16,14 +16,16 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::{Value, json};
 
+use self::kept::Kept;
 use super::{format::Format, state::StateFolder};
 use crate::{
-    declare::{self, Declared, Holds, Mode, Names},
+    declare::{self, Declared, Mode, Names},
     observe::Host,
 };
 
 /// Say what is declared of a path and where, what is there, what differs, and what healing would do.
 ///
+/// Where an agent has run: what holds healing back just now, and who changed the path last.
 /// Of a path that no policy declares it says which directory's rules hold for it. Needs no running agent and no root, and changes nothing;
 /// of contents it shows what `redact` of the path allows.
 #[derive(Debug, Args)]
@@ -65,7 +67,7 @@ impl Explanation {
                 stop.message,
                 stop.kind.reason()
             );
-            self.value["held"] = json!({"reason": stop.kind.reason(), "message": stop.message});
+            self.value["stop"] = json!({"reason": stop.kind.reason(), "message": stop.message});
         }
     }
 }
@@ -82,8 +84,10 @@ impl Explain {
             state,
             output,
         } = self;
+        let state = state.path()?;
+        let kept = Kept::of(&state);
         let path = std::path::absolute(path).context("a path without a name")?;
-        let snapshot = match declare::load(&policies, Path::new("/"), None, &Holds::new()) {
+        let snapshot = match declare::load(&policies, Path::new("/"), None, &kept.holds()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
@@ -95,9 +99,16 @@ impl Explain {
                 let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
                 let names = Names::of(Path::new("/"));
                 let declared = &snapshot.files[index];
-                let mut explanation =
-                    declared::explain(&snapshot, declared, &host.holding(), &names, &policies);
-                explanation.held(&state.path()?, declared);
+                let of_path = kept.of_path(&state, declared);
+                let mut explanation = declared::explain(
+                    &snapshot,
+                    declared,
+                    &host.holding(),
+                    &names,
+                    &policies,
+                    &of_path,
+                );
+                explanation.held(&state, declared);
                 explanation
             }
             Err(_) => undeclared::explain(&snapshot, &path),

@@ -54,6 +54,12 @@ pub struct Run {
     /// How often everything is looked at, whatever was seen [default: 10m beside probes, 1s without].
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     scan_interval: Option<Duration>,
+    /// Let the periodic scans look at no more than this many paths a second. Changes that probes see are looked at at once all the same.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    scan_rate: Option<u32>,
+    /// Let the periodic scans run only when nobody else wants the processors, and come last at the disk (nice 19).
+    #[arg(long)]
+    scan_idle: bool,
     /// How long everything a version declares must have stayed as declared before it counts as the last known good one.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     soak: Duration,
@@ -85,7 +91,8 @@ const EXAMPLES: &str = "\
 Examples:
   sudo drift-agent run --policies policies
   sudo drift-agent run --policies policies --mode heal
-  drift-agent run --policies policies --sensor scan --scan-interval 5s -o jsonl";
+  drift-agent run --policies policies --sensor scan --scan-interval 5s -o jsonl
+  sudo drift-agent run --policies policies --scan-interval 1h --scan-idle --scan-rate 2000";
 
 /// Requests that wait for the pipeline.
 const REQUESTS: usize = 8;
@@ -124,6 +131,8 @@ impl Run {
             mode,
             sensor,
             scan_interval,
+            scan_rate,
+            scan_idle,
             soak,
             store_quota,
             ring,
@@ -146,6 +155,8 @@ impl Run {
                 SensorArg::Scan => Sensor::Scan,
             },
             scan_interval,
+            scan_rate,
+            scan_idle,
             soak,
             store_quota,
             ring,
@@ -179,13 +190,7 @@ fn start(settings: Settings) -> Result<()> {
     };
     // What is staged still is not left over.
     if recovered {
-        pipeline::remove_leftovers(
-            &host,
-            snapshot
-                .files
-                .iter()
-                .map(|declared| declared.path.as_path()),
-        );
+        pipeline::remove_leftovers(&host, &snapshot.files);
     }
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)

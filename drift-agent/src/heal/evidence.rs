@@ -28,12 +28,14 @@ pub fn keep(host: &Host, store: &Store, declared: &Declared, action: &Action) ->
     };
     match action {
         Action::Attributes => Vec::new(),
-        Action::Replace | Action::Edit | Action::Remove => one(host, store, &declared.path, redact)
-            .into_iter()
-            .collect(),
+        Action::Replace | Action::Edit | Action::Remove => {
+            one(host, store, declared.real(), redact)
+                .into_iter()
+                .collect()
+        }
         Action::Clear(names) => {
             let kept = names.iter().take(MOST_NAMES).filter_map(|name| {
-                let evidence = one(host, store, &declared.path.join(name), redact)?;
+                let evidence = one(host, store, &declared.real().join(name), redact)?;
                 Some(Evidence {
                     name: Some(name.clone()),
                     ..evidence

@@ -4,7 +4,7 @@
 use super::{
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
-    expect::{FinalNewline, HardLinks, Redact, Severity},
+    expect::{HardLinks, Heed, Redact, Severity},
     guard::{Days, Evidence, MassDrift, Mode, OnRemove, WindowKind},
     reload::{Method, Signal},
     version::OnUnexpected,
@@ -268,6 +268,12 @@ const PATH_BYTES: Field = may(
     ANY,
     "Instead of path, its base64: where it is not UTF-8.",
 );
+static A_LINK: Value = Value::Map(&LINK);
+const THROUGH: Field = may(
+    "through",
+    Value::List(&A_LINK),
+    "Links that the way to it may go through. No other may.",
+);
 const ONE_PATH: &[&str] = &["path", "pathBytes"];
 const FILE_MODE: Field = may(
     "mode",
@@ -318,6 +324,7 @@ pub(crate) static FILE: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
+        THROUGH,
         must("content", Value::Map(&CONTENT), "What the file must hold."),
         FILE_MODE,
         OWNER,
@@ -345,8 +352,13 @@ pub(crate) static FILE: Shape = Shape {
         ),
         may(
             "finalNewline",
-            words!(FinalNewline),
+            words!(Heed),
             "Whether one line end more or less at the end is a difference.",
+        ),
+        may(
+            "lineEndings",
+            words!(Heed),
+            "Whether `\\r\\n` against `\\n` is a difference.",
         ),
         may(
             "hardLinks",
@@ -372,6 +384,7 @@ pub(crate) static SYMLINK: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
+        THROUGH,
         must("target", ANY, "Exactly what the link holds."),
         OWNER,
         GROUP,
@@ -379,6 +392,16 @@ pub(crate) static SYMLINK: Shape = Shape {
         SELINUX,
         ON_DRIFT,
         SEVERITY,
+    ],
+    one_of: &[ONE_PATH],
+};
+
+pub(crate) static LINK: Shape = Shape {
+    what: "a mapping with path and target",
+    fields: &[
+        PATH,
+        PATH_BYTES,
+        must("target", ANY, "Exactly what the link holds."),
     ],
     one_of: &[ONE_PATH],
 };
@@ -394,7 +417,7 @@ pub(crate) static XATTR: Shape = Shape {
 
 pub(crate) static NOTHING: Shape = Shape {
     what: "a mapping with path",
-    fields: &[PATH, PATH_BYTES, ON_DRIFT, SEVERITY],
+    fields: &[PATH, PATH_BYTES, THROUGH, ON_DRIFT, SEVERITY],
     one_of: &[ONE_PATH],
 };
 
@@ -403,6 +426,7 @@ pub(crate) static DIRECTORY: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
+        THROUGH,
         FILE_MODE,
         OWNER,
         GROUP,
