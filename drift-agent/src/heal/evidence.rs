@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use log::warn;
+use log::{debug, warn};
 
 use crate::{
     declare::{Declared, Evidence as Wanted, Redact, Target},
@@ -26,6 +26,13 @@ pub fn keep(host: &Host, store: &Store, declared: &Declared, action: &Action) ->
         Target::File(content) => content.redact,
         Target::Symlink(_) | Target::Absent | Target::Directory(_) => Redact::default(),
     };
+    if let (Action::Replace | Action::Edit, Target::File(content)) = (action, &declared.target)
+        && let Some(bytes) = &content.bytes
+        // What it is shown against.
+        && let Err(error) = store.put_evidence(bytes)
+    {
+        debug!("what is declared is not kept beside what is healed: {error}");
+    }
     match action {
         Action::Attributes => Vec::new(),
         Action::Replace | Action::Edit | Action::Remove => {
