@@ -31,7 +31,9 @@ fn declare(scene: &Scene, version: &str, content: &str, actions: &str) -> Result
 
 fn spec(content: &str, actions: &str) -> String {
     let file = |name: &str| {
-        format!("    - {{path: TREE/{name}, content: {{inline: \"{content}\"}}, afterHeal: [{actions}]}}\n")
+        format!(
+            "    - {{path: TREE/{name}, content: {{inline: \"{content}\"}}, afterHeal: [{actions}]}}\n"
+        )
     };
     format!("files:\n{}{}", file("a.conf"), file("b.conf"))
 }
@@ -74,11 +76,19 @@ fn what_is_healed_together_is_followed_by_each_action_once() -> Result<()> {
     let (url, asked) = listen("204 No Content")?;
     let log = scene.root().join("log");
     let tree = scene.tree();
-    let command = program(&scene, "reload", &format!(
-        "cat {0}/a.conf {0}/b.conf >> {1}; echo \"$1\" >> {1}; echo password=hunter2hunter2",
-        tree.display(), log.display()
-    ))?;
-    let actions = format!("{{command: [{}, done]}}, {{http: \"{url}\", status: 204}}", command.display());
+    let command = program(
+        &scene,
+        "reload",
+        &format!(
+            "cat {0}/a.conf {0}/b.conf >> {1}; echo \"$1\" >> {1}; echo password=hunter2hunter2",
+            tree.display(),
+            log.display()
+        ),
+    )?;
+    let actions = format!(
+        "{{command: [{}, done]}}, {{http: \"{url}\", status: 204}}",
+        command.display()
+    );
     declare(&scene, "1.0.0", "declared\\n", &actions)?;
     for name in ["a.conf", "b.conf"] {
         fs::write(scene.at(name), "declared\n")?;
@@ -99,14 +109,27 @@ fn what_is_healed_together_is_followed_by_each_action_once() -> Result<()> {
     }
     for record in &records {
         let done = record["after_heal"].as_array().context("actions")?;
-        ensure!(done.len() == 2 && done.iter().all(|done| done["outcome"] == "done"), "{record}");
-        ensure!(done[0]["output"].is_string() && !record.to_string().contains("hunter2"), "{record}");
+        ensure!(
+            done.len() == 2 && done.iter().all(|done| done["outcome"] == "done"),
+            "{record}"
+        );
+        ensure!(
+            done[0]["output"].is_string() && !record.to_string().contains("hunter2"),
+            "{record}"
+        );
     }
-    ensure!(fs::read_to_string(&log)? == "declared\ndeclared\ndone\n", "{:?}", fs::read_to_string(&log));
+    ensure!(
+        fs::read_to_string(&log)? == "declared\ndeclared\ndone\n",
+        "{:?}",
+        fs::read_to_string(&log)
+    );
     ensure!(asked.load(Ordering::SeqCst) == 1);
     let id = records[0]["id"].as_str().context("an id")?;
     let shown = says(&scene, &["history", "--show", id], 0)?;
-    ensure!(shown.contains("Printed by command") && !shown.contains("hunter2"), "{shown}");
+    ensure!(
+        shown.contains("Printed by command") && !shown.contains("hunter2"),
+        "{shown}"
+    );
     agent.stop()?;
     Ok(())
 }
@@ -120,11 +143,16 @@ fn an_action_that_fails_is_told_once_and_holds_nothing_up() -> Result<()> {
     let scene = Scene::new()?;
     let (url, asked) = listen("500 Internal Server Error")?;
     let begun = scene.root().join("begun");
-    let hangs = program(&scene, "hangs", &format!("echo x >> {}; exec sleep 600", begun.display()))?;
+    let hangs = program(
+        &scene,
+        "hangs",
+        &format!("echo x >> {}; exec sleep 600", begun.display()),
+    )?;
     let other = program(&scene, "other", "exit 0")?;
     let actions = format!(
         "{{command: [{}], timeout: 5s}}, {{command: [{}]}}, {{http: \"{url}\"}}, {{reload: none.service}}, {{signal: HUP, process: /no/such/program}}",
-        hangs.display(), other.display()
+        hangs.display(),
+        other.display()
     );
     declare(&scene, "1.0.0", "declared\\n", &actions)?;
     for name in ["a.conf", "b.conf"] {
@@ -134,8 +162,10 @@ fn an_action_that_fails_is_told_once_and_holds_nothing_up() -> Result<()> {
     let agent = Agent::start(&scene, &[&SCAN[..], &["--allow-command", &allow]].concat())?;
     let start = Instant::now();
     fs::write(scene.at("a.conf"), "evil\n")?;
-    wait::until(SOON, || begun.exists().then_some(()).ok_or("not begun".to_owned()))
-        .map_err(anyhow::Error::msg)?;
+    wait::until(SOON, || {
+        begun.exists().then_some(()).ok_or("not begun".to_owned())
+    })
+    .map_err(anyhow::Error::msg)?;
     // Meanwhile.
     fs::write(scene.at("b.conf"), "evil\n")?;
     let b = scene.at("b.conf");
@@ -144,7 +174,11 @@ fn an_action_that_fails_is_told_once_and_holds_nothing_up() -> Result<()> {
         other => Err(format!("{other:?}")),
     })
     .map_err(anyhow::Error::msg)?;
-    ensure!(start.elapsed() < Duration::from_secs(5), "{:?}", start.elapsed());
+    ensure!(
+        start.elapsed() < Duration::from_secs(5),
+        "{:?}",
+        start.elapsed()
+    );
     let a = scene.at("a.conf");
     let healed = agent.event(0, "config.drift.healed", &a)?;
     let reasons: Vec<&str> = healed["after_heal"]
@@ -153,19 +187,34 @@ fn an_action_that_fails_is_told_once_and_holds_nothing_up() -> Result<()> {
         .iter()
         .map(|done| done["reason"].as_str().unwrap_or("none"))
         .collect();
-    let unit = if std::path::Path::new("/run/systemd/system").is_dir() { "status" } else { "no-systemd" };
-    ensure!(reasons == ["timed-out", "not-allowed", "answer", unit, "no-process"], "{healed}");
+    let unit = if std::path::Path::new("/run/systemd/system").is_dir() {
+        "status"
+    } else {
+        "no-systemd"
+    };
+    ensure!(
+        reasons == ["timed-out", "not-allowed", "answer", unit, "no-process"],
+        "{healed}"
+    );
     let failed = agent.event(0, "config.drift.heal_failed", &a)?;
     ensure!(failed["reason"] == "after-heal", "{failed}");
     let message = failed["message"].as_str().unwrap_or_default();
-    ensure!(message.contains("was killed with all it had started"), "{message}");
+    ensure!(
+        message.contains("was killed with all it had started"),
+        "{message}"
+    );
     // Those of the second heal come after those of the first.
     agent.event(0, "config.drift.healed", &b)?;
     agent.wait(0, "ten failures", |records| {
-        let failed = records.iter().filter(|record| record["reason"] == "after-heal");
+        let failed = records
+            .iter()
+            .filter(|record| record["reason"] == "after-heal");
         (failed.count() == 10).then_some(())
     })?;
-    ensure!(asked.load(Ordering::SeqCst) == 2, "no action is tried again");
+    ensure!(
+        asked.load(Ordering::SeqCst) == 2,
+        "no action is tried again"
+    );
     ensure!(fs::read_to_string(&begun)? == "x\nx\n");
     agent.stop()?;
     Ok(())
@@ -192,14 +241,21 @@ fn a_change_of_versions_is_followed_by_each_action_once() -> Result<()> {
     }
     let agent = Agent::start(&scene, &SCAN)?;
     let said = says(&scene, &["activate", "p", "2.0.0"], 0)?;
-    ensure!(said.contains("then: GET http://127.0.0.1") && said.contains("status 200"), "{said}");
+    ensure!(
+        said.contains("then: GET http://127.0.0.1") && said.contains("status 200"),
+        "{said}"
+    );
     ensure!(asked.load(Ordering::SeqCst) == 1);
     says(&scene, &["rollback", "p", "--to", "1.0.0"], 0)?;
     ensure!(asked.load(Ordering::SeqCst) == 2);
     agent.stop()?;
     // Without an agent.
     let policies = scene.policies().display().to_string();
-    let said = says(&scene, &["activate", "p", "2.0.0", "--policies", &policies], 0)?;
+    let said = says(
+        &scene,
+        &["activate", "p", "2.0.0", "--policies", &policies],
+        0,
+    )?;
     ensure!(said.contains("status 200"), "{said}");
     ensure!(asked.load(Ordering::SeqCst) == 3);
     Ok(())

@@ -37,7 +37,10 @@ impl Place {
 
     fn start(&self) -> Result<Agent> {
         let glass = self.glass.display().to_string();
-        Agent::start(&self.scene, &[&SCAN[..], &["--break-glass", &glass]].concat())
+        Agent::start(
+            &self.scene,
+            &[&SCAN[..], &["--break-glass", &glass]].concat(),
+        )
     }
 
     /// Drifts, and is held for this reason.
@@ -95,26 +98,66 @@ fn a_pause_holds_over_a_restart_until_somebody_ends_it() -> Result<()> {
     }
     let place = Place::new(HEAL_AT_ONCE)?;
     let agent = place.start()?;
-    let (status, _, err) = run(&place.scene, &["pause", "--policy", "none", "--reason", "x"])?;
-    ensure!(status == 10 && err.contains("no policy `none`"), "{status} {err}");
-    let said = says(&place.scene, &["pause", "--for", "30m", "--reason", "ticket 4711"], 0)?;
-    ensure!(said.contains("all healing is paused until") && said.contains("ticket 4711"), "{said}");
+    let (status, _, err) = run(
+        &place.scene,
+        &["pause", "--policy", "none", "--reason", "x"],
+    )?;
+    ensure!(
+        status == 10 && err.contains("no policy `none`"),
+        "{status} {err}"
+    );
+    let said = says(
+        &place.scene,
+        &["pause", "--for", "30m", "--reason", "ticket 4711"],
+        0,
+    )?;
+    ensure!(
+        said.contains("all healing is paused until") && said.contains("ticket 4711"),
+        "{said}"
+    );
     let record = told(&agent, 0, "paused")?;
-    ensure!(record["actor"]["uid"] == rustix::process::getuid().as_raw(), "{record}");
-    ensure!(record["actor"]["comm"] == "drift-agent" && record["actor"]["pid"].is_number(), "{record}");
-    ensure!(record["message"].as_str().is_some_and(|text| text.contains("ticket 4711")), "{record}");
+    ensure!(
+        record["actor"]["uid"] == rustix::process::getuid().as_raw(),
+        "{record}"
+    );
+    ensure!(
+        record["actor"]["comm"] == "drift-agent" && record["actor"]["pid"].is_number(),
+        "{record}"
+    );
+    ensure!(
+        record["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("ticket 4711")),
+        "{record}"
+    );
     let held = place.is_held(&agent, "by hand\n", "paused")?;
-    ensure!(held["message"].as_str().is_some_and(|text| text.contains("pid ")), "{held}");
+    ensure!(
+        held["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("pid ")),
+        "{held}"
+    );
     let status = says(&place.scene, &["status"], 4)?;
     ensure!(status.contains("all healing is paused until"), "{status}");
     let value: Value = serde_json::from_str(&says(&place.scene, &["status", "-o", "json"], 4)?)?;
     ensure!(value["stops"][0]["reason"] == "paused", "{value}");
-    ensure!(value["policies"][0]["held"]["paths"][0]["reason"] == "paused", "{value}");
+    ensure!(
+        value["policies"][0]["held"]["paths"][0]["reason"] == "paused",
+        "{value}"
+    );
     let (_, explained, _) = run(
         &place.scene,
-        &["explain", "--policies", &place.scene.policies().display().to_string(), &place.app.display().to_string()],
+        &[
+            "explain",
+            "--policies",
+            &place.scene.policies().display().to_string(),
+            &place.app.display().to_string(),
+        ],
     )?;
-    ensure!(explained.contains("healing is held: all healing is paused"), "{explained}");
+    ensure!(
+        explained.contains("healing is held: all healing is paused"),
+        "{explained}"
+    );
     agent.kill()?;
 
     let agent = place.start()?;
@@ -123,15 +166,28 @@ fn a_pause_holds_over_a_restart_until_somebody_ends_it() -> Result<()> {
     ensure!(held["reason"] == "paused", "{held}");
     let mark = agent.mark();
     let said = says(&place.scene, &["resume"], 0)?;
-    ensure!(said.contains("all healing goes on; it was paused at"), "{said}");
+    ensure!(
+        said.contains("all healing goes on; it was paused at"),
+        "{said}"
+    );
     let record = resumed(&agent, mark)?;
-    ensure!(record["event"] == "config.policy.activated" && record["actor"]["pid"].is_number(), "{record}");
+    ensure!(
+        record["event"] == "config.policy.activated" && record["actor"]["pid"].is_number(),
+        "{record}"
+    );
     place.comes_back(&agent, mark)?;
     let history = says(&place.scene, &["history", "-o", "jsonl"], 0)?;
-    ensure!(history.contains("healing-resumed") && history.contains("ticket 4711"), "{history}");
+    ensure!(
+        history.contains("healing-resumed") && history.contains("ticket 4711"),
+        "{history}"
+    );
 
     // By itself.
-    says(&place.scene, &["pause", "--for", "2s", "--policy", "p", "--reason", "short"], 0)?;
+    says(
+        &place.scene,
+        &["pause", "--for", "2s", "--policy", "p", "--reason", "short"],
+        0,
+    )?;
     let mark = agent.mark();
     place.is_held(&agent, "again\n", "paused")?;
     place.comes_back(&agent, mark)?;
@@ -148,7 +204,11 @@ fn a_pause_without_an_agent_holds_the_next_one() -> Result<()> {
         return Ok(());
     }
     let place = Place::new(HEAL_AT_ONCE)?;
-    let said = says(&place.scene, &["pause", "--policy", "p", "--reason", "before the start"], 0)?;
+    let said = says(
+        &place.scene,
+        &["pause", "--policy", "p", "--reason", "before the start"],
+        0,
+    )?;
     ensure!(said.contains("no agent is running"), "{said}");
     let status = says(&place.scene, &["status"], 3)?;
     ensure!(status.contains("before the start"), "{status}");
@@ -165,7 +225,11 @@ fn a_pause_without_an_agent_holds_the_next_one() -> Result<()> {
     fs::write(place.state("pauses"), "garbage")?;
     fs::write(&place.app, "by hand\n")?;
     let agent = place.start()?;
-    ensure!(agent.errors().contains("all healing is paused"), "{}", agent.errors());
+    ensure!(
+        agent.errors().contains("all healing is paused"),
+        "{}",
+        agent.errors()
+    );
     let mark = agent.mark();
     says(&place.scene, &["resume"], 0)?;
     place.comes_back(&agent, mark)?;
@@ -194,7 +258,10 @@ fn a_break_glass_file_stops_all_healing_until_it_is_over() -> Result<()> {
     place.comes_back(&agent, mark)?;
     fs::set_permissions(&place.glass, fs::Permissions::from_mode(0o644))?;
     let record = told(&agent, mark, "break-glass")?;
-    ensure!(record["path"] == place.glass.display().to_string(), "{record}");
+    ensure!(
+        record["path"] == place.glass.display().to_string(),
+        "{record}"
+    );
     place.is_held(&agent, "by hand\n", "break-glass")?;
     // It is for people too: also for those who say --force.
     let tried = says(&place.scene, &["heal", "--force"], 4)?;
@@ -203,7 +270,11 @@ fn a_break_glass_file_stops_all_healing_until_it_is_over() -> Result<()> {
     let agent = place.start()?;
     told(&agent, 0, "break-glass")?;
     let said = "all healing is stopped until";
-    ensure!(agent.errors().matches(said).count() == 1, "told once: {}", agent.errors());
+    ensure!(
+        agent.errors().matches(said).count() == 1,
+        "told once: {}",
+        agent.errors()
+    );
     // As it will be when its hour has come.
     let mark = agent.mark();
     let file = fs::File::options().write(true).open(&place.glass)?;
@@ -227,7 +298,11 @@ fn a_kill_switch_stops_everything_until_it_is_removed() -> Result<()> {
     fs::write(&place.app, "by hand\n")?;
     let agent = place.start()?;
     let said = "all healing is switched off until";
-    ensure!(agent.errors().contains(said) && agent.errors().contains("trust it yet"), "{}", agent.errors());
+    ensure!(
+        agent.errors().contains(said) && agent.errors().contains("trust it yet"),
+        "{}",
+        agent.errors()
+    );
     let held = agent.event(0, "config.drift.heal_suppressed", &place.app)?;
     ensure!(held["reason"] == "kill-switch", "{held}");
     // Another version by hand is a write too.
@@ -253,8 +328,12 @@ fn a_version_that_comes_by_itself_waits_for_the_end_of_a_pause() -> Result<()> {
     let place = Place::new(HEAL_AT_ONCE)?;
     // With both versions in the folder: what was active before has to be there still.
     let both = |active: &str| -> Result<()> {
-        let one = place.scene.policy("1.0.0", HEAL_AT_ONCE, &[file("app.conf", "declared\n")]);
-        let two = place.scene.policy("2.0.0", HEAL_AT_ONCE, &[file("app.conf", "of 2.0.0\n")]);
+        let one = place
+            .scene
+            .policy("1.0.0", HEAL_AT_ONCE, &[file("app.conf", "declared\n")]);
+        let two = place
+            .scene
+            .policy("2.0.0", HEAL_AT_ONCE, &[file("app.conf", "of 2.0.0\n")]);
         let (_, version) = two.split_once("---\n").context("two documents")?;
         let one = one.replace("activeVersion: 1.0.0", &format!("activeVersion: {active}"));
         let aside = place.scene.root().join("new");
@@ -273,7 +352,12 @@ fn a_version_that_comes_by_itself_waits_for_the_end_of_a_pause() -> Result<()> {
             .find(|record| record["version"] == "2.0.0" && record["reason"] == "paused")
             .cloned()
     })?;
-    ensure!(waits["message"].as_str().is_some_and(|text| text.contains("1.0.0 -> 2.0.0 waits")), "{waits}");
+    ensure!(
+        waits["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("1.0.0 -> 2.0.0 waits")),
+        "{waits}"
+    );
     ensure!(fs::read_to_string(&place.app)? == "declared\n");
     agent.kill()?;
     let agent = place.start()?;
@@ -303,23 +387,35 @@ fn outside_of_its_windows_a_policy_is_watched() -> Result<()> {
     let place = Place::new(&never)?;
     let agent = place.start()?;
     let held = place.is_held(&agent, "by hand\n", "outside-window")?;
-    ensure!(held["message"].as_str().is_some_and(|text| text.contains("guard.windows")), "{held}");
+    ensure!(
+        held["message"]
+            .as_str()
+            .is_some_and(|text| text.contains("guard.windows")),
+        "{held}"
+    );
     let forced = says(&place.scene, &["heal", "--force"], 0)?;
     ensure!(forced.contains("healed"), "{forced}");
     place.is_held(&agent, "again\n", "outside-window")?;
     let mark = agent.mark();
     let always = guard("{from: \"00:00\", to: \"12:00\"}, {from: \"12:00\", to: \"00:00\"}");
-    place.scene.declare("1.0.0", &always, &[file("app.conf", "declared\n")])?;
+    place
+        .scene
+        .declare("1.0.0", &always, &[file("app.conf", "declared\n")])?;
     place.comes_back(&agent, mark)?;
     agent.stop()?;
     let bad = guard("{from: \"00:00\", to: \"01:00\", timeZone: Mars/Olympus}");
-    place.scene.declare("1.0.0", &bad, &[file("app.conf", "declared\n")])?;
+    place
+        .scene
+        .declare("1.0.0", &bad, &[file("app.conf", "declared\n")])?;
     let (status, _, err) = drift_tests::command::said(
         &std::process::Command::new(drift_tests::agent::program())
             .args(["check", "--policies"])
             .arg(place.scene.policies())
             .output()?,
     )?;
-    ensure!(status == 10 && err.contains("does not know the time zone `Mars/Olympus`"), "{status} {err}");
+    ensure!(
+        status == 10 && err.contains("does not know the time zone `Mars/Olympus`"),
+        "{status} {err}"
+    );
     Ok(())
 }

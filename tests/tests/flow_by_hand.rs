@@ -36,30 +36,53 @@ fn a_heal_by_hand_says_what_holds_and_passes_it_with_force() -> Result<()> {
     fs::write(&a, "by hand\n")?;
     agent.event(0, "config.drift.detected", &a)?;
     let held = rows(&says(&scene, &["heal", "-o", "json"], 4)?)?;
-    ensure!(held.len() == 1 && held[0]["outcome"] == "held" && held[0]["reason"] == "observe", "{held:?}");
+    ensure!(
+        held.len() == 1 && held[0]["outcome"] == "held" && held[0]["reason"] == "observe",
+        "{held:?}"
+    );
     let dry = says(&scene, &["heal", "--dry-run", "--force"], 0)?;
-    ensure!(dry.contains("would heal") && dry.contains("nothing was changed"), "{dry}");
-    ensure!(dry.contains("write a new file of 9 bytes") && dry.contains("2 paths as declared"), "{dry}");
+    ensure!(
+        dry.contains("would heal") && dry.contains("nothing was changed"),
+        "{dry}"
+    );
+    ensure!(
+        dry.contains("write a new file of 9 bytes") && dry.contains("2 paths as declared"),
+        "{dry}"
+    );
     ensure!(fs::read_to_string(&a)? == "by hand\n");
     fs::write(&b, "by hand\n")?;
     agent.event(0, "config.drift.detected", &b)?;
     let path = a.display().to_string();
     let healed = rows(&says(&scene, &["heal", &path, "--force", "-o", "json"], 0)?)?;
-    ensure!(healed.len() == 1 && healed[0]["outcome"] == "healed" && healed[0]["action"] == "replace", "{healed:?}");
+    ensure!(
+        healed.len() == 1 && healed[0]["outcome"] == "healed" && healed[0]["action"] == "replace",
+        "{healed:?}"
+    );
     ensure!(fs::read_to_string(&a)? == "declared\n" && fs::read_to_string(&b)? == "by hand\n");
     agent.event(0, "config.drift.healed", &a)?;
     let (status, _, err) = run(&scene, &["heal", "/nowhere"])?;
-    ensure!(status == 1 && err.contains("/nowhere is not declared"), "{status} {err}");
+    ensure!(
+        status == 1 && err.contains("/nowhere is not declared"),
+        "{status} {err}"
+    );
     // In back-off.
     agent.stop()?;
-    scene.declare("1.0.0", "  mode: heal\n  guard: {backoff: {first: 1m}}\n", &files)?;
+    scene.declare(
+        "1.0.0",
+        "  mode: heal\n  guard: {backoff: {first: 1m}}\n",
+        &files,
+    )?;
     let agent = Agent::start(&scene, &SCAN)?;
     agent.event(0, "config.drift.healed", &b)?;
     let mark = agent.mark();
     fs::write(&b, "at once again\n")?;
     let held = agent.event(mark, "config.drift.heal_suppressed", &b)?;
     ensure!(held["reason"] == "backoff", "{held}");
-    let healed = rows(&says(&scene, &["heal", "--policy", "p", "--force", "-o", "json"], 0)?)?;
+    let healed = rows(&says(
+        &scene,
+        &["heal", "--policy", "p", "--force", "-o", "json"],
+        0,
+    )?)?;
     ensure!(healed[0]["outcome"] == "healed", "{healed:?}");
     ensure!(fs::read_to_string(&b)? == "declared\n");
     agent.stop()?;
@@ -79,7 +102,11 @@ fn a_heal_by_hand_says_what_holds_and_passes_it_with_force() -> Result<()> {
     says(&scene, &["pause", "--reason", "x"], 0)?;
     let held = says(&scene, &["heal", &path, "--policies", &policies], 4)?;
     ensure!(held.contains("paused"), "{held}");
-    let history = says(&scene, &["history", &path, "--event", "healed", "-o", "jsonl"], 0)?;
+    let history = says(
+        &scene,
+        &["history", &path, "--event", "healed", "-o", "jsonl"],
+        0,
+    )?;
     ensure!(history.lines().count() == 1, "{history}");
     Ok(())
 }
@@ -91,7 +118,11 @@ fn what_is_accepted_is_declared_by_the_next_version() -> Result<()> {
         return Ok(());
     }
     let scene = Scene::new()?;
-    let files = [file("d/a.conf", "declared\n"), file("d/gone.conf", "x\n"), file("d/key.conf", "y\n")];
+    let files = [
+        file("d/a.conf", "declared\n"),
+        file("d/gone.conf", "x\n"),
+        file("d/key.conf", "y\n"),
+    ];
     scene.lay_out(&files)?;
     let tree = scene.tree().display().to_string();
     let mut text = scene.policy("1.0.0", HEAL_AT_ONCE, &files);
@@ -112,19 +143,44 @@ fn what_is_accepted_is_declared_by_the_next_version() -> Result<()> {
     };
     let (status, out, err) = accept(&format!("{tree}/d"))?;
     ensure!(status == 0, "{out}{err}");
-    ensure!(out.contains("p 1.0.1") && out.contains("drift-agent activate p 1.0.1"), "{out}");
-    ensure!(out.contains("may hold a secret") && !out.contains("hunter2"), "{out}");
+    ensure!(
+        out.contains("p 1.0.1") && out.contains("drift-agent activate p 1.0.1"),
+        "{out}"
+    );
+    ensure!(
+        out.contains("may hold a secret") && !out.contains("hunter2"),
+        "{out}"
+    );
     let draft = fs::read_to_string(scene.policies().join("p-1.0.1.yaml"))?;
-    ensure!(!draft.contains("hunter2") && draft.contains("by hand"), "{draft}");
+    ensure!(
+        !draft.contains("hunter2") && draft.contains("by hand"),
+        "{draft}"
+    );
     // Nothing is in force yet; then it is, without a byte written.
     ensure!(is_clean(&scene).is_err());
-    says(&scene, &["activate", "p", "1.0.1", "--policies", &policies], 0)?;
-    let said = says(&scene, &["explain", "--policies", &policies, &format!("{tree}/d/a.conf")], 0)?;
+    says(
+        &scene,
+        &["activate", "p", "1.0.1", "--policies", &policies],
+        0,
+    )?;
+    let said = says(
+        &scene,
+        &[
+            "explain",
+            "--policies",
+            &policies,
+            &format!("{tree}/d/a.conf"),
+        ],
+        0,
+    )?;
     ensure!(said.contains("1.0.1"), "{said}");
     let agent = Agent::start(&scene, &SCAN)?;
     let status = says(&scene, &["status"], 0)?;
     ensure!(status.contains("healthy"), "{status}");
-    let touched = agent.since(0).iter().any(|record| record["event"] == "config.drift.detected");
+    let touched = agent
+        .since(0)
+        .iter()
+        .any(|record| record["event"] == "config.drift.detected");
     ensure!(!touched, "{}", agent.all());
     agent.stop()?;
     ensure!(fs::read_to_string(scene.at("d/a.conf"))? == "by hand\n");
@@ -149,28 +205,52 @@ fn what_was_healed_is_kept_and_shown_with_secrets_hidden() -> Result<()> {
     scene.lay_out(&files)?;
     let tree = scene.tree().display().to_string();
     let mut text = scene.policy("1.0.0", HEAL_AT_ONCE, &files);
-    text += &format!("  directories:\n    - {{path: {tree}/d, exhaustive: true, onUnexpected: remove}}\n");
+    text += &format!(
+        "  directories:\n    - {{path: {tree}/d, exhaustive: true, onUnexpected: remove}}\n"
+    );
     fs::write(scene.policies().join("policy.yaml"), text)?;
     let agent = Agent::start(&scene, &SCAN)?;
     let app = scene.at("d/app.conf");
     fs::write(&app, format!("listen = 8080\npassword = {SENTINEL}\n"))?;
     let healed = agent.event(0, "config.drift.healed", &app)?;
-    ensure!(healed["evidence"][0]["type"] == "file" && healed["evidence"][0]["digest"].is_string(), "{healed}");
+    ensure!(
+        healed["evidence"][0]["type"] == "file" && healed["evidence"][0]["digest"].is_string(),
+        "{healed}"
+    );
     fs::write(scene.at("d/planted.conf"), "planted by hand\n")?;
     let cleared = agent.event(0, "config.drift.healed", &scene.at("d"))?;
-    ensure!(cleared["evidence"][0]["name"] == "planted.conf", "{cleared}");
+    ensure!(
+        cleared["evidence"][0]["name"] == "planted.conf",
+        "{cleared}"
+    );
     ensure!(!scene.at("d/planted.conf").exists());
     agent.stop()?;
     let shown = says(&scene, &["history", "--show", &id(&healed)?], 0)?;
-    ensure!(shown.contains("-listen = 80") && shown.contains("+listen = 8080"), "{shown}");
-    ensure!(!shown.contains(SENTINEL) && shown.contains("password"), "{shown}");
+    ensure!(
+        shown.contains("-listen = 80") && shown.contains("+listen = 8080"),
+        "{shown}"
+    );
+    ensure!(
+        !shown.contains(SENTINEL) && shown.contains("password"),
+        "{shown}"
+    );
     let shown = says(&scene, &["history", "--show", &id(&cleared)?], 0)?;
-    ensure!(shown.contains("planted.conf") && shown.contains("+planted by hand"), "{shown}");
+    ensure!(
+        shown.contains("planted.conf") && shown.contains("+planted by hand"),
+        "{shown}"
+    );
     let history = says(&scene, &["history", "-o", "jsonl"], 0)?;
-    ensure!(!history.contains(SENTINEL) && !history.contains("planted by hand"), "{history}");
+    ensure!(
+        !history.contains(SENTINEL) && !history.contains("planted by hand"),
+        "{history}"
+    );
 
     // A policy that wants none has none.
-    scene.declare("1.0.1", &format!("{HEAL_AT_ONCE}  evidence: none\n"), &[file("d/app.conf", "listen = 80\n")])?;
+    scene.declare(
+        "1.0.1",
+        &format!("{HEAL_AT_ONCE}  evidence: none\n"),
+        &[file("d/app.conf", "listen = 80\n")],
+    )?;
     let agent = Agent::start(&scene, &SCAN)?;
     let mark = agent.mark();
     fs::write(&app, "not kept\n")?;
@@ -194,7 +274,11 @@ impl User {
             .stdout(Stdio::piped())
             .spawn()?;
         let mut ready = [0; 6];
-        child.stdout.as_mut().context("its output")?.read_exact(&mut ready)?;
+        child
+            .stdout
+            .as_mut()
+            .context("its output")?
+            .read_exact(&mut ready)?;
         Ok(Self { child })
     }
 }
@@ -223,10 +307,16 @@ fn who_still_has_the_old_file_is_named_with_the_heal() -> Result<()> {
     let writer = User::new("exec 9>>\"$0\"; echo more >&9; echo ready; read x", &app)?;
     let healed = agent.event(0, "config.drift.healed", &app)?;
     let holder = &healed["holders"]["processes"][0];
-    ensure!(holder["pid"] == writer.child.id() && holder["how"] == "writing", "{healed}");
+    ensure!(
+        holder["pid"] == writer.child.id() && holder["how"] == "writing",
+        "{healed}"
+    );
     ensure!(holder["exe"].is_string(), "{healed}");
     let message = healed["message"].as_str().unwrap_or_default();
-    ensure!(message.contains("still open for writing by sh"), "{message}");
+    ensure!(
+        message.contains("still open for writing by sh"),
+        "{message}"
+    );
     drop(writer);
     let mark = agent.mark();
     fs::write(&app, "again\n")?;
@@ -235,7 +325,10 @@ fn who_still_has_the_old_file_is_named_with_the_heal() -> Result<()> {
 
     // A container has the single file mounted, as with subPath: it keeps what it had.
     if !rustix::process::geteuid().is_root() {
-        drift_tests::skip::skip("who_still_has_the_old_file_is_named_with_the_heal", "mounting needs root");
+        drift_tests::skip::skip(
+            "who_still_has_the_old_file_is_named_with_the_heal",
+            "mounting needs root",
+        );
         return Ok(());
     }
     let mark = agent.mark();
@@ -243,7 +336,10 @@ fn who_still_has_the_old_file_is_named_with_the_heal() -> Result<()> {
     fs::write(&app, "drifted\n")?;
     let seen = scene.elsewhere().join("seen.conf");
     fs::write(&seen, "")?;
-    let script = format!("mount --bind \"$0\" {} && echo ready && read x", seen.display());
+    let script = format!(
+        "mount --bind \"$0\" {} && echo ready && read x",
+        seen.display()
+    );
     let container = Command::new("unshare")
         .args(["-m", "/bin/sh", "-c", &script])
         .arg(&app)
@@ -252,11 +348,19 @@ fn who_still_has_the_old_file_is_named_with_the_heal() -> Result<()> {
         .spawn();
     let mut container = User { child: container? };
     let mut ready = [0; 6];
-    container.child.stdout.as_mut().context("its output")?.read_exact(&mut ready)?;
+    container
+        .child
+        .stdout
+        .as_mut()
+        .context("its output")?
+        .read_exact(&mut ready)?;
     says(&scene, &["resume"], 0)?;
     let healed = agent.event(mark, "config.drift.healed", &app)?;
     let holder = &healed["holders"]["processes"][0];
-    ensure!(holder["how"] == "mounted" && holder["at"] == seen.display().to_string(), "{healed}");
+    ensure!(
+        holder["how"] == "mounted" && holder["at"] == seen.display().to_string(),
+        "{healed}"
+    );
     drop(container);
     agent.stop()?;
     Ok(())
