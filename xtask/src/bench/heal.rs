@@ -185,7 +185,7 @@ fn many_files(
     fs::create_dir_all(&floor)?;
     let alone = Many::new(&floor, args.files, 1)?;
     let together = Many::new(&floor, args.files, 8)?;
-    let mut drift = Agent::start(agent, &place.join("drift"), args.files, interrupt)?;
+    let drift = Agent::start(agent, &place.join("drift"), args.files, interrupt)?;
     let [mut one_by_one, mut shared, mut activations, mut rollbacks] =
         [(); 4].map(|()| Vec::<Duration>::new());
     for round in 0..=args.switches {
