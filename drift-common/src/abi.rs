@@ -14,7 +14,7 @@ mod slot;
 
 pub use counter::Counter;
 pub use event::{Event, Kind};
-pub use function::{Function, MOST_PLACES, Signature, Signatures};
+pub use function::{Function, MOST_PLACES, Parameter, Signature, Signatures};
 pub use key::{INSIDE, Key, Learned, NAME_HASH_START, NameKey, name_hash, name_hash_step};
 pub use knob::Knobs;
 pub use offsets::Offsets;

@@ -18,10 +18,12 @@ pub enum Counter {
     ReadersFull = 5,
     /// A program was interrupted by another one that used the same memory of this processor: a sweep is asked for.
     Interrupted = 6,
+    /// The kernel left a program out, for it was running on that processor already: counted by the kernel, not here. A sweep is asked for.
+    Missed = 7,
 }
 
 impl Counter {
-    pub const ALL: [Counter; 7] = [
+    pub const ALL: [Counter; 8] = [
         Counter::Sent,
         Counter::RingFull,
         Counter::KernelRead,
@@ -29,6 +31,7 @@ impl Counter {
         Counter::CallsFull,
         Counter::ReadersFull,
         Counter::Interrupted,
+        Counter::Missed,
     ];
 
     /// The counter's name in logs, metrics and documents.
@@ -42,6 +45,7 @@ impl Counter {
             Counter::CallsFull => "calls_full",
             Counter::ReadersFull => "readers_full",
             Counter::Interrupted => "interrupted",
+            Counter::Missed => "missed",
         }
     }
 
@@ -55,7 +59,8 @@ impl Counter {
             | Counter::UserRead
             | Counter::CallsFull
             | Counter::ReadersFull
-            | Counter::Interrupted => true,
+            | Counter::Interrupted
+            | Counter::Missed => true,
         }
     }
 }

@@ -87,9 +87,29 @@ impl Function {
         }
     }
 
-    /// The parameters that its programs read, one or two, by the names that kernels have given them.
+    /// Whether a program looks at what it returns.
     #[must_use]
-    pub const fn parameters(self) -> &'static [&'static str] {
+    pub const fn is_seen_at_its_end(self) -> bool {
+        !matches!(
+            self,
+            Function::SecurityFilePermission
+                | Function::SecurityMmapFile
+                | Function::VfsRead
+                | Function::Fput
+                | Function::MntDropWriteFile
+        )
+    }
+
+    /// The parameters that its programs read, one or two.
+    #[must_use]
+    pub const fn parameters(self) -> &'static [Parameter] {
+        const FILE: Parameter = Parameter::pointer("file", "file");
+        const DENTRY: Parameter = Parameter::pointer("dentry", "dentry");
+        const MASK: Parameter = Parameter::int("mask");
+        const OUT: Parameter = Parameter::pointer("file_out", "file");
+        const OLD: Parameter = Parameter::pointer("old_dentry", "dentry");
+        const NEW: Parameter = Parameter::pointer("new_dentry", "dentry");
+        const ATTR: Parameter = Parameter::pointer("attr", "iattr");
         match self {
             Function::VfsOpen
             | Function::FinishOpen
@@ -97,11 +117,11 @@ impl Function {
             | Function::VfsRead
             | Function::Fput
             | Function::VfsFallocate
-            | Function::MntDropWriteFile => &["file"],
-            Function::SecurityFilePermission => &["file", "mask"],
-            Function::VfsCloneFileRange => &["file_out"],
-            Function::VfsRename | Function::VfsLink => &["old_dentry", "new_dentry"],
-            Function::NotifyChange => &["dentry", "attr"],
+            | Function::MntDropWriteFile => &[FILE],
+            Function::SecurityFilePermission => &[FILE, MASK],
+            Function::VfsCloneFileRange => &[OUT],
+            Function::VfsRename | Function::VfsLink => &[OLD, NEW],
+            Function::NotifyChange => &[DENTRY, ATTR],
             Function::VfsUnlink
             | Function::VfsRmdir
             | Function::VfsCreate
@@ -112,7 +132,31 @@ impl Function {
             | Function::VfsRemovexattr
             | Function::VfsSetAcl
             | Function::VfsRemoveAcl
-            | Function::VfsFileattrSet => &["dentry"],
+            | Function::VfsFileattrSet => &[DENTRY],
+        }
+    }
+}
+
+/// A parameter as every kernel has it: what differs is its place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    pub name: &'static str,
+    /// The struct it points to; `None`: an int.
+    pub points_to: Option<&'static str>,
+}
+
+impl Parameter {
+    const fn pointer(name: &'static str, to: &'static str) -> Parameter {
+        Parameter {
+            name,
+            points_to: Some(to),
+        }
+    }
+
+    const fn int(name: &'static str) -> Parameter {
+        Parameter {
+            name,
+            points_to: None,
         }
     }
 }
