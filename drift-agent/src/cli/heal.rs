@@ -27,8 +27,8 @@ use crate::{
 
 /// Put back now what is declared of these paths, or of all.
 ///
-/// The running agent looks at each path afresh and heals it as it would by itself. What holds healing back is said, and passed over with --force only; the kill
-/// switch and the break-glass file not even with that. Without an agent the command does it itself, and has to be told where the policies are.
+/// The running agent looks at each path afresh and heals it as it would by itself. What holds healing back is said, and passed over with --force
+/// only; the kill switch and the break-glass file not even with that. Without an agent the command does it itself, and has to be told where the policies are.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Heal {

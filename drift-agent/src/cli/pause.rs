@@ -24,8 +24,8 @@ use crate::{
 
 /// Hold healing for a time. What drifts is seen and told all the same.
 ///
-/// It ends by itself, or with `resume`; a restart does not end it. Versions that the policy folder changes meanwhile wait for its end; `activate` and `rollback`
-/// do not.
+/// It ends by itself, or with `resume`; a restart does not end it. Versions that the policy folder changes meanwhile wait for its end; `activate` and
+/// `rollback` do not.
 #[derive(Debug, Args)]
 #[command(after_help = PAUSE_EXAMPLES)]
 pub struct Pause {

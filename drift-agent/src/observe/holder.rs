@@ -1,4 +1,5 @@
-//! Who still has a file that was replaced: it lives on without a name for as long as somebody has it open, mapped or mounted, and what is written to it then is lost.
+//! Who still has a file that was replaced: it lives on without a name for as long as somebody has it open, mapped or mounted, and what is written to
+//! it then is lost.
 //!
 //! Looked for in /proc after a heal, in a bounded time, and once for all heals that wait for it.
 

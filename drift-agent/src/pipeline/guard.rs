@@ -223,7 +223,8 @@ impl Pipeline {
         }
     }
 
-    /// What is to be done about a path that drifts. The brakes are asked in the order of docs/brakes.md; `force`: only those that people have put on for everybody.
+    /// What is to be done about a path that drifts. The brakes are asked in the order of docs/brakes.md; `force`: only those that people have put
+    /// on for everybody.
     pub(super) fn decision(&mut self, index: usize, now: Instant, force: bool) -> Decision {
         let file = Arc::clone(&self.snapshot.files[index]);
         let Some(drift) = &self.paths[index].drift else {

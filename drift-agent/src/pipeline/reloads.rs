@@ -1,5 +1,5 @@
-//! What comes after heals, and after a change of versions: programs are made to take it in. Once for all that was healed together, beside everything else: a
-//! command that hangs holds up its own policy's next ones alone.
+//! What comes after heals, and after a change of versions: programs are made to take it in. Once for all that was healed together, beside everything
+//! else: a command that hangs holds up its own policy's next ones alone.
 
 use std::{
     collections::{BTreeMap, BTreeSet},

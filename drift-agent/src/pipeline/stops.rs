@@ -241,8 +241,8 @@ impl Pipeline {
         })
     }
 
-    /// What stops versions from changing, of those that write something: what comes by itself waits for all of it, what somebody asks for is only stopped by what
-    /// stops people.
+    /// What stops versions from changing, of those that write something: what comes by itself waits for all of it, what somebody asks for is
+    /// only stopped by what stops people.
     pub(super) fn stop_of_moves(
         &self,
         new: &Snapshot,
