@@ -156,6 +156,8 @@ struct Pipeline {
     /// Why there is no actor, where nothing hears them.
     deaf: Option<String>,
     watching: Watching,
+    /// Its name: `btf`, `tracepoint`, `scan`.
+    sensor: &'static str,
     /// Programs that are attached, of all there are.
     hooks: (usize, usize),
     started: Instant,
@@ -192,8 +194,10 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
     let mut asked = parts.asked;
     let mut unseen = Vec::new();
     let mut hooks = 0;
+    let mut sensor = "scan";
     let (mut ears, deaf) = match parts.probe {
         Ok(probe) => {
+            sensor = probe.sensor.name();
             unseen.extend(probe.unseen().into_iter().map(str::to_owned));
             hooks = probe.hooks();
             (Some(Ears::new(probe)?), None)
@@ -208,7 +212,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
     let mut pipeline = Pipeline {
         watching: Watching {
             sensor: match &deaf {
-                None => format!("tracepoint probes ({hooks} hooks)"),
+                None => format!("{sensor} probes ({hooks} hooks)"),
                 Some(_) => "scan alone".to_owned(),
             },
             cannot_see: match &deaf {
@@ -250,6 +254,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         noting: Arc::default(),
         rejected: None,
         deaf,
+        sensor,
         hooks: (hooks, hooks + unseen_count),
         started: Instant::now(),
     };
@@ -435,6 +440,8 @@ impl Pipeline {
     /// The kernel tables are too small for what is declared now: load the programs anew.
     fn larger(&mut self, objects: usize) -> Option<Ears> {
         let loaded = Probe::load(ProbeSettings {
+            // Nobody listens where nobody asked for probes: then there is nothing to make larger.
+            sensor: self.settings.sensor.probes().unwrap_or_default(),
             objects,
             ring: self.settings.ring,
             debug: self.settings.debug_probes,

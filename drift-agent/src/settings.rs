@@ -2,18 +2,36 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{declare::Mode, report::Output};
+use crate::{declare::Mode, probe, report::Output};
 
 /// How changes are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sensor {
     /// Kernel programs where this kernel lets them run, else by scanning, said loudly.
     Auto,
+    /// Kernel programs on the kernel's own functions, or not at all.
+    Btf,
     /// Kernel programs on tracepoints, or not at all.
     Tracepoint,
     /// By looking again and again.
     Scan,
 }
+
+impl Sensor {
+    /// The kernel half that is asked for: `Ok(None)` is the best there is. `Err`: none at all.
+    pub fn probes(self) -> Result<Option<probe::Sensor>, Unwanted> {
+        match self {
+            Sensor::Auto => Ok(None),
+            Sensor::Btf => Ok(Some(probe::Sensor::Btf)),
+            Sensor::Tracepoint => Ok(Some(probe::Sensor::Tracepoint)),
+            Sensor::Scan => Err(Unwanted),
+        }
+    }
+}
+
+/// Nobody asked for probes.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwanted;
 
 /// For `drift-agent run`.
 #[derive(Clone, Debug)]

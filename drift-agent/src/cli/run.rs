@@ -100,9 +100,11 @@ enum ModeArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SensorArg {
-    /// Kernel probes where they run, else scanning.
+    /// The first of the others that this kernel lets run.
     Auto,
-    /// Kernel probes, or not at all.
+    /// Probes on the kernel's own functions, or not at all: system calls that change no file pay nothing.
+    Btf,
+    /// Probes on the tracepoints of system calls, or not at all.
     Tracepoint,
     /// Scanning alone: cannot say who.
     Scan,
@@ -142,6 +144,7 @@ impl Run {
             }),
             sensor: match sensor {
                 SensorArg::Auto => Sensor::Auto,
+                SensorArg::Btf => Sensor::Btf,
                 SensorArg::Tracepoint => Sensor::Tracepoint,
                 SensorArg::Scan => Sensor::Scan,
             },
@@ -314,19 +317,20 @@ fn last_good(store: &Store, settings: &Settings, rejected: &Rejected) -> Result<
 
 /// Loads the probes, as far as the sensor that was asked for wants them. `Ok(Err(_))`: going on by scanning, and why.
 fn sense(settings: &Settings, snapshot: &Snapshot) -> Result<Result<Probe, String>> {
-    if settings.sensor == Sensor::Scan {
+    let Ok(sensor) = settings.sensor.probes() else {
         return Ok(Err("asked for with --sensor scan".to_owned()));
-    }
+    };
     let loaded = Probe::load(ProbeSettings {
+        sensor,
         objects: Objects::new(&snapshot.files).count(),
         ring: settings.ring,
         debug: settings.debug_probes,
     });
     match loaded {
         Ok(probe) => Ok(Ok(probe)),
-        Err(refused) if settings.sensor == Sensor::Tracepoint => {
+        Err(refused) if settings.sensor != Sensor::Auto => {
             bail!(
-                "no probes ({}): {refused}. Without them: --sensor scan",
+                "no probes ({}): {refused}. What runs here: drift-agent probe. Without probes: --sensor scan",
                 refused.reason()
             )
         }

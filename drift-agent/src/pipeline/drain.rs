@@ -94,6 +94,14 @@ impl Pipeline {
 
     /// What is not urgent.
     pub(super) fn tick(&mut self, ears: &mut Option<Ears>) -> Result<(), PipelineError> {
+        if let Some(ears) = ears
+            && ears.counters.look_for_missed()
+        {
+            self.want_sweep(Why::without_doorbell(
+                Cause::Kernel,
+                "the kernel left the program out that would have told who",
+            ));
+        }
         self.drain(ears)?;
         if let Some(ears) = ears {
             self.drain_loads(ears);
@@ -471,6 +479,8 @@ impl Pipeline {
                 Counter::UserRead => "a path in user memory could not be read",
                 Counter::CallsFull => "too many calls under way",
                 Counter::ReadersFull => "too many readers",
+                Counter::Interrupted => "a program was interrupted by another one",
+                Counter::Missed => "the kernel left programs out that were running already",
                 Counter::Sent => "none",
             },
             batch.files,
