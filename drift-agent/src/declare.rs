@@ -24,8 +24,9 @@ pub use beside::{Beside, beside};
 pub use changed::Changes;
 pub use content::MAX_CONTENTS;
 pub use drift_common::policy::{
-    Backoff, Compare, Fight, Flags, Globs, Guard, HardLinks, Heed, Hold, Holds, MassDrift, Mode,
-    OnRemove, Position, Redact, Severity, with_unix_line_ends, without_final_newline,
+    AfterHeal, Backoff, Compare, Endpoint, Evidence, Fight, Flags, Globs, Guard, HardLinks, Heed,
+    Hold, Holds, MassDrift, Method, Mode, OnRemove, Position, Redact, Severity, Signal, Whom,
+    Window, with_unix_line_ends, without_final_newline,
 };
 pub use folder::{MAX_BYTES, MAX_FILES};
 pub use rejected::Rejected;
@@ -59,6 +60,7 @@ pub struct ActivePolicy {
     pub digest: blake3::Hash,
     pub mode: Mode,
     pub guard: Guard,
+    pub evidence: Evidence,
 }
 
 /// What a Policy says of changing its version.
@@ -88,6 +90,8 @@ pub struct Declared {
     /// What to do when it drifts.
     pub on_drift: Mode,
     pub severity: Severity,
+    /// What makes programs take it in, once it was put back.
+    pub after_heal: Vec<AfterHeal>,
     pub at: Position,
 }
 

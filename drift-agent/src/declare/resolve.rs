@@ -4,10 +4,14 @@ mod path;
 
 use std::{path::Path, sync::Arc};
 
-use drift_common::policy::{
-    Compare, Content as Said, FileSpec, Heed, Lineage, Mode, PolicyVersion, Problems, Spanned,
-    order, without_final_newline,
+use drift_common::{
+    escape,
+    policy::{
+        Compare, Content as Said, FileSpec, Guard, Heed, Lineage, Mode, PolicyVersion, Problems,
+        Spanned, order, without_final_newline,
+    },
 };
+use jiff::tz::TimeZone;
 
 use super::{
     ActivePolicy, Basis, Blobs, Identified, Identity, Keep, Snapshot, Terms,
@@ -86,7 +90,8 @@ impl<'a> Resolve<'a> {
                 version: version.version.value.to_string(),
                 digest: digest.unwrap_or_else(|| blake3::hash(b"")),
                 mode: mode.unwrap_or(lineage.policy.mode),
-                guard: lineage.policy.guard,
+                guard: self.guard(lineage.policy.guard.clone()),
+                evidence: lineage.policy.evidence,
             });
             for (file, content) in version.files.iter().zip(contents) {
                 let declared = self.file(file, content, &policy, mode);
@@ -113,6 +118,27 @@ impl<'a> Resolve<'a> {
         snapshot.files.sort_by(|a, b| a.path.cmp(&b.path));
         belongings(&mut snapshot.files);
         snapshot
+    }
+
+    /// What is said of healing is of no use to who writes nothing.
+    fn guard(&mut self, mut guard: Guard) -> Guard {
+        for window in &guard.windows {
+            let zone = &window.zone;
+            if let Err(error) = TimeZone::get(&zone.value) {
+                let message = format!(
+                    "this node does not know the time zone {}",
+                    escape::name(&zone.value)
+                );
+                log::debug!("{error}");
+                self.problems.push(zone.at.problem(message).help(
+                    "see `timedatectl list-timezones`; time zones are in /usr/share/zoneinfo (Debian's package tzdata), and UTC is known everywhere",
+                ));
+            }
+        }
+        if self.keep == Keep::Digests {
+            guard.windows.clear();
+        }
+        guard
     }
 
     /// What each version is. Where a content is missing there is a problem.

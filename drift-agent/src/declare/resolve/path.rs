@@ -9,7 +9,7 @@ use drift_common::policy::{
 
 use super::{Held, Resolve};
 use crate::declare::{
-    ActivePolicy, Attributes, Basis, Content, Declared, Exhaustive, Target, Through,
+    ActivePolicy, Attributes, Basis, Content, Declared, Exhaustive, Keep, Target, Through,
     accounts::Accounts, attribute::Names,
 };
 
@@ -33,7 +33,6 @@ impl Resolve<'_> {
         policy: &Arc<ActivePolicy>,
         asked: Option<Mode>,
     ) -> Option<Declared> {
-        // Nobody acts on `after_heal` yet: validation refuses it.
         let FileSpec {
             path,
             through,
@@ -50,7 +49,7 @@ impl Resolve<'_> {
             line_endings: _,
             hard_links,
             compare,
-            after_heal: _,
+            after_heal,
         } = file;
         // All of them, so that all problems are said.
         let (uid, gid) = self.ids(owner, group);
@@ -88,6 +87,10 @@ impl Resolve<'_> {
             uid: uid?,
             gid: gid?,
             attributes: attributes?,
+            after_heal: match self.keep {
+                Keep::Bytes => after_heal.iter().map(|one| one.value.clone()).collect(),
+                Keep::Digests => Vec::new(),
+            },
             through: through.as_ref().map(Through::new),
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
@@ -200,6 +203,7 @@ fn declared(
         // The command line counts more than the path's own word, that more than its policy's.
         on_drift: asked.or(said.0).unwrap_or(policy.mode),
         severity: said.1,
+        after_heal: Vec::new(),
         at: path.at.position(),
     }
 }
