@@ -7,6 +7,7 @@
 mod accounts;
 mod attribute;
 mod basis;
+mod belongings;
 mod beside;
 mod changed;
 mod content;
@@ -137,7 +138,7 @@ pub struct Content {
     /// BLAKE3 of the bytes without their final line end, where that does not count.
     pub body: Option<blake3::Hash>,
     /// BLAKE3 of the bytes with `\n` for each `\r\n`, where that does not count; without their final line end where that does not count either.
-    pub lines: Option<blake3::Hash>,
+    pub lines: Option<Box<blake3::Hash>>,
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: u64,
     pub hard_links: HardLinks,

@@ -15,7 +15,7 @@ use super::{EVIDENCES, HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVE
 use crate::declare::{
     ActivePolicy, Attribute, Attributes, Backoff, Compare, Content, Declared, Exhaustive, Expect,
     Fight, Flags, Globs, Guard, Link, Position, Snapshot, Target, Terms, Through,
-    resolve::belongings,
+    belongings::belongings,
 };
 
 /// Reads what [`super::write`] wrote. `None`: that is not what stands there.
@@ -231,7 +231,7 @@ impl<'b> Rest<'b> {
                 size: self.option(Self::u64)?,
                 digest: self.hash()?,
                 body: self.option(Self::hash)?,
-                lines: self.option(Self::hash)?,
+                lines: self.option(Self::hash)?.map(Box::new),
                 max_size: self.u64()?,
                 hard_links: self.place(&HARD_LINKS)?,
                 compare: Compare::Exact,

@@ -272,8 +272,8 @@ impl Out<'_> {
                 self.byte(0)?;
                 self.option(*size, Self::u64)?;
                 self.bytes(digest.as_bytes())?;
-                for digest in [body, lines] {
-                    self.option(digest.as_ref(), |out, digest| out.bytes(digest.as_bytes()))?;
+                for digest in [body.as_ref(), lines.as_deref()] {
+                    self.option(digest, |out, digest| out.bytes(digest.as_bytes()))?;
                 }
                 self.u64(*max_size)?;
                 self.place(&HARD_LINKS, hard_links)?;
