@@ -181,10 +181,10 @@ impl Running {
             // Nobody may be left in it.
             let _gone = kill_process_group(pid, Signal::KILL);
         }
-        match &self.cgroup {
-            Some(cgroup) => cgroup.kill(),
-            None => kill_marked(&self.mark),
+        if let Some(cgroup) = &self.cgroup {
+            cgroup.kill();
         }
+        kill_marked(&self.mark);
         // It is gone, or was just killed.
         let _ended = self.child.wait();
     }
@@ -202,7 +202,7 @@ impl Running {
     }
 }
 
-/// Without a cgroup: what has left the process group is known by its environment. Whoever changes that meanwhile stays.
+/// What has left the process group, before it was in the cgroup or where there is none, is known by its environment. Whoever changes that stays.
 fn kill_marked(mark: &str) {
     const PASSES: usize = 3;
     let wanted = format!("{MARK}={mark}");
@@ -268,7 +268,7 @@ impl Cgroup {
             .map(|path| Self { path })
     }
 
-    /// What it has started before this, which is a moment, is in its process group.
+    /// What it has started before this, which is a moment, is known by its mark.
     fn add(&self, pid: u32) {
         if let Err(error) = fs::write(self.path.join("cgroup.procs"), pid.to_string()) {
             log::debug!("a command is in no cgroup of its own: {error}");
