@@ -144,7 +144,10 @@ pub(crate) fn all(workspace: &Workspace, args: &Args) -> Result<Result<Table, St
         );
         said
     };
-    for ((series, _), said) in to_boot.iter().zip(side_by_side(&to_boot, |(_, kernel)| boot(kernel))) {
+    for ((series, _), said) in to_boot
+        .iter()
+        .zip(side_by_side(&to_boot, |(_, kernel)| boot(kernel)))
+    {
         let said = said?;
         if args.command.is_empty() {
             table.add(Run::read(series, &wanted, &said));

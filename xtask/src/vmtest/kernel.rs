@@ -151,7 +151,10 @@ fn fetch(package: &str, archive: &Archive, tools: &Tools, kept: &Path) -> Result
         .unwrap_or_default();
     for module in ALGORITHMS.into_iter().chain(MODULES) {
         let built_in = builtin.lines().any(|line| {
-            line.rsplit('/').next().and_then(|name| name.strip_suffix(".ko")) == Some(module)
+            line.rsplit('/')
+                .next()
+                .and_then(|name| name.strip_suffix(".ko"))
+                == Some(module)
         });
         let found = built_in || modules.add(module)?;
         anyhow::ensure!(

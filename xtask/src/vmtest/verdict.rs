@@ -336,7 +336,9 @@ mod tests {
     #[test]
     fn a_sensor_that_does_not_run_is_a_failure_unless_it_is_known_that_it_cannot() {
         let said = |sensor: &str| {
-            format!("@@ kernel 6.1\n@@ unsupported {sensor} no-functions: not on this processor\n@@ done\n")
+            format!(
+                "@@ kernel 6.1\n@@ unsupported {sensor} no-functions: not on this processor\n@@ done\n"
+            )
         };
         let read = |sensor: &'static str| {
             Run::read(
