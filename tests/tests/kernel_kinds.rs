@@ -21,6 +21,8 @@ use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
 /// One way, from a declared file, and a folder beside it, to something else.
 type Change = fn(app: &Path, aside: &Path) -> Result<()>;
 
+const READ_ONLY: &str = "open for reading with O_TRUNC";
+
 const CHANGES: [(&str, Change); 17] = [
     ("write", |app, _| {
         Ok(OpenOptions::new().append(true).open(app)?.write_all(b"x")?)
@@ -29,8 +31,8 @@ const CHANGES: [(&str, Change); 17] = [
         File::create(app)?;
         Ok(())
     }),
-    ("open for reading with O_TRUNC", |app, _| {
-        // Truncates, says POSIX of it only that it is undefined; Linux does it.
+    (READ_ONLY, |app, _| {
+        // POSIX leaves open what this does; Linux truncates.
         let flags = OFlags::RDONLY | OFlags::TRUNC | OFlags::CLOEXEC;
         rustix::fs::open(app, flags, Mode::empty())?;
         Ok(())
@@ -53,7 +55,7 @@ const CHANGES: [(&str, Change); 17] = [
     }),
     ("chown", |app, _| Ok(chown(app, Some(7), None)?)),
     ("fchown", |app, _| {
-        Ok(fchown(File::open(app)?, None, Some(7))?)
+        Ok(fchown(File::open(app)?, Some(7), None)?)
     }),
     ("unlink", |app, _| Ok(fs::remove_file(app)?)),
     ("rename away", |app, aside| {
@@ -123,6 +125,10 @@ fn each_kind_of_change_is_seen_with_its_process_and_healed() -> Result<()> {
     let agent = Agent::start(&scene, &[])?;
     let app = scene.at("app.conf");
     for (what, change) in CHANGES {
+        // What only the sensor btf tells the process of: the descriptor was never one for writing.
+        if what == READ_ONLY && std::env::var("DRIFT_TEST_SENSOR").as_deref() != Ok("btf") {
+            continue;
+        }
         let mark = agent.mark();
         change(&app, &scene.elsewhere()).with_context(|| what.to_owned())?;
         let detected = agent
