@@ -43,6 +43,10 @@ pub struct Settings {
     pub sensor: Sensor,
     /// `None`: 10 minutes beside probes, once a second without.
     pub scan_interval: Option<Duration>,
+    /// Paths a second that the periodic scans look at, at most.
+    pub scan_rate: Option<u32>,
+    /// They run on threads that come last.
+    pub scan_idle: bool,
     /// A version that was as declared for so long is the last known good one.
     pub soak: Duration,
     /// Bytes on the disk for contents.
@@ -50,6 +54,10 @@ pub struct Settings {
     /// Bytes of the ring of changes.
     pub ring: u32,
     pub output: Output,
+    /// A file that stops healing for a while: see [`crate::stop`].
+    pub break_glass: PathBuf,
+    /// Programs that `afterHeal` may name.
+    pub allowed_commands: Vec<PathBuf>,
     pub ready_file: Option<PathBuf>,
     /// Let the kernel programs log what they do.
     pub debug_probes: bool,

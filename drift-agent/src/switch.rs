@@ -6,12 +6,15 @@
 
 mod answer;
 mod choose;
+mod pause;
 mod plan;
 
 pub use answer::Answer;
 pub use choose::{Decision, Demand, Wish, choose};
+pub use pause::{paused, resumed};
 
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -23,9 +26,10 @@ use drift_common::{
 use thiserror::Error;
 
 use crate::{
-    declare::{Mode, Rejected, Snapshot},
+    declare::{AfterHeal, Mode, Rejected, Snapshot},
     heal::{self, Finished, HealError, Impossible, Step, Transaction, TransactionError},
     observe::{Host, observe},
+    reload,
     store::{Held, Holding, Moved, Store, StoreError},
 };
 
@@ -66,6 +70,16 @@ impl SwitchError {
         }
     }
 
+    /// The same of the path as it is declared.
+    fn at(self, declared: &Path) -> Self {
+        let path = declared.to_owned();
+        match self {
+            Self::Impossible { why, .. } => Self::Impossible { path, why },
+            Self::Unwritable { source, .. } => Self::Unwritable { path, source },
+            other => other,
+        }
+    }
+
     /// Whether it was tried: what is only refused has not failed.
     fn has_failed(&self) -> bool {
         match self {
@@ -86,6 +100,10 @@ pub struct Switched {
     pub is_unfinished: bool,
     /// Paths that are not as declared after it.
     pub amiss: Vec<PathBuf>,
+    /// The first of those that were written.
+    pub first: Option<PathBuf>,
+    /// What is to be done for programs to take it in: each once, after all of it was read again.
+    pub after: Vec<AfterHeal>,
 }
 
 impl Switched {
@@ -95,6 +113,10 @@ impl Switched {
         let s = if self.written == 1 { "" } else { "s" };
         let mut parts = vec![format!("{} path{s} written", self.written)];
         parts.extend(self.notes.iter().cloned());
+        if !self.after.is_empty() {
+            let after: Vec<String> = self.after.iter().map(ToString::to_string).collect();
+            parts.push(format!("then: {}", after.join(", ")));
+        }
         if let Some(first) = self.amiss.first() {
             let more = match self.amiss.len() - 1 {
                 0 => String::new(),
@@ -175,17 +197,30 @@ pub fn perform(
             escape::path(path)
         ));
     }
+    let by_place = new.files.iter().map(|declared| (declared.real(), declared));
+    let by_place: HashMap<&Path, _> = by_place.collect();
     let amiss = |path: &Path| {
-        let index = new
-            .files
-            .binary_search_by(|declared| declared.path.as_path().cmp(path))
-            .ok()?;
-        let declared = &new.files[index];
+        let declared = by_place.get(path)?;
         let observed = observe(host, declared, None, &mut |_| {});
-        (!plan::healable(declared, &observed).is_empty()).then(|| path.to_owned())
+        (!plan::healable(declared, &observed).is_empty()).then(|| declared.path.clone())
     };
+    let mut after = Vec::new();
+    for path in &written {
+        let of = |snapshot: &Snapshot| {
+            let found = snapshot
+                .files
+                .binary_search_by(|declared| declared.path.as_path().cmp(path));
+            found
+                .ok()
+                .map(|index| snapshot.files[index].after_heal.clone())
+        };
+        // What goes with the old version is what its programs have to hear of.
+        reload::add(&mut after, &of(new).or_else(|| of(old)).unwrap_or_default());
+    }
     Ok(Switched {
         moves: moves.to_vec(),
+        first: written.first().cloned(),
+        after,
         amiss: written.iter().filter_map(|path| amiss(path)).collect(),
         written: written.len(),
         is_unfinished: !left.is_empty(),

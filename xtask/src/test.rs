@@ -173,7 +173,7 @@ fn other_kernels(
 }
 
 /// Installs what is missing, where that is possible; gives what is still missing.
-fn install_programs() -> Vec<&'static str> {
+pub(crate) fn install_programs() -> Vec<&'static str> {
     let missing = || {
         PROGRAMS
             .into_iter()

@@ -12,13 +12,13 @@ use log::info;
 
 use self::{read::Rest, write::Out};
 use super::{
-    Basis, Compare, Declared, HardLinks, MassDrift, Mode, OnRemove, Redact, Severity, Snapshot,
-    Target,
+    Basis, Compare, Declared, Evidence, HardLinks, MassDrift, Mode, OnRemove, Redact, Severity,
+    Snapshot, Target,
 };
 use crate::kept::{self, Unusable};
 
 /// The form is another one when rows are.
-const HEAD: &kept::Head = b"drift declared 2";
+const HEAD: &kept::Head = b"drift declared 3";
 /// Other files than policies that are read each time, and bytes of one.
 const MOST_OTHERS: usize = 64;
 const MOST_BYTES: u64 = 1 << 20;
@@ -152,6 +152,7 @@ const SEVERITIES: [Severity; 4] = [
     Severity::Critical,
 ];
 const REDACTS: [Redact; 3] = [Redact::None, Redact::Keys, Redact::All];
+const EVIDENCES: [Evidence; 2] = [Evidence::None, Evidence::Content];
 const MASS_DRIFTS: [MassDrift; 2] = [MassDrift::Hold, MassDrift::Heal];
 const ON_REMOVES: [OnRemove; 2] = [OnRemove::Leave, OnRemove::Remove];
 const HARD_LINKS: [HardLinks; 2] = [HardLinks::Report, HardLinks::Allow];

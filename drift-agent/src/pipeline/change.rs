@@ -14,7 +14,10 @@ use crate::{
     switch::{self, Answer, Decision, Demand, SwitchError, Switched},
 };
 
-use super::{Ears, Pipeline, PipelineError, work::Done};
+use super::{
+    Ears, Pipeline, PipelineError,
+    work::{Done, Haste},
+};
 
 /// A demand, and who waits for what comes of it.
 #[derive(Debug)]
@@ -26,7 +29,7 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    fn answer(self, answer: Answer) {
+    pub(super) fn answer(self, answer: Answer) {
         if self.to.send(Body::Version(answer)).is_err() {
             debug!("who asked for a version has gone; it happens all the same");
         }
@@ -76,6 +79,11 @@ impl Pipeline {
             Ok(snapshot) => {
                 self.forget_next();
                 let moves = switch::moved(&self.snapshot, &snapshot);
+                if let Some(stop) = self.stop_of_moves(&snapshot, &moves, false) {
+                    self.say_waits(&moves, &stop)?;
+                    return Ok(basis);
+                }
+                self.halt.waits = false;
                 self.next = Some(Next {
                     snapshot: Arc::new(snapshot),
                     sources,
@@ -118,6 +126,11 @@ impl Pipeline {
             ask.answer(answer);
             return Ok(());
         }
+        if let Some(stop) = self.stop_of_moves(&snapshot, &moves, true) {
+            let text = format!("{}\nNothing was changed.\n", stop.message);
+            ask.answer(Answer::new(10, text));
+            return Ok(());
+        }
         if ask.dry_run {
             let steps = switch::steps(&self.host, &self.snapshot, &snapshot, &moves);
             ask.answer(Answer::rehearsed(&moves, steps));
@@ -149,7 +162,7 @@ impl Pipeline {
         self.switching = Some(Arc::clone(&next.snapshot));
         let (host, store) = (Arc::clone(&self.host), Arc::clone(&self.store));
         let old = Arc::clone(&self.snapshot);
-        self.run(move || {
+        self.run(Haste::Urgent, move || {
             let holding = next.holding.clone();
             let result = switch::perform(&host, &store, &old, &next.snapshot, &next.moves, holding);
             Done::Switch(Box::new(Came { next, result }))
@@ -176,9 +189,7 @@ impl Pipeline {
             Ok(switched) => {
                 self.keep(&snapshot, sources);
                 self.declare(snapshot, Some(&switched), ears)?;
-                if let Some(ask) = ask {
-                    ask.answer(Answer::done(&switched));
-                }
+                self.after_switch(&switched, ask);
                 // What else the folder says by now.
                 self.again = true;
                 Ok(())

@@ -9,10 +9,20 @@ use crate::{
     declare::{Declared, Flags},
     heal::{self, Brake, Fights, Rival},
     observe::{Decoded, Found, Reading, Settle, Stat},
-    report::{Cause, FileType},
+    report::{Actor, Cause, FileType},
 };
 
 use super::work::Looked;
+
+/// Whether a look is queued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Queued {
+    #[default]
+    No,
+    /// By the periodic scan, which has time.
+    Patiently,
+    Urgently,
+}
 
 /// One path's state. Nothing here is a baseline: every verdict comes from comparing with the declaration.
 #[derive(Debug, Default)]
@@ -26,8 +36,7 @@ pub struct PathState {
     pub settle: Settle,
     /// Why it is to be looked at, while that has not begun.
     pub why: Option<Why>,
-    /// A look is queued.
-    pub queued: bool,
+    pub queued: Queued,
     /// A job for it is under way, and why.
     pub busy: Option<Why>,
     /// Looks in a row that a change has overtaken.
@@ -150,6 +159,8 @@ pub struct Ongoing {
     pub stuck: Option<(Fingerprint, u32)>,
     /// Who has made it drift, as far as known.
     pub rival: Rival,
+    /// As it was told.
+    pub actor: Option<Result<Actor, String>>,
     /// Who has read the wrong content.
     pub readers: Vec<String>,
 }
@@ -249,7 +260,7 @@ impl PathState {
         PathState {
             why: None,
             busy: None,
-            queued: false,
+            queued: Queued::No,
             overtaken: 0,
             settle: Settle::default(),
             changes: None,
@@ -365,6 +376,7 @@ mod tests {
             let observed = Observed {
                 found: Found::File(Some(blake3::hash(content))),
                 body: None,
+                lines: None,
                 held: None,
                 stat: None,
                 attributes: Default::default(),
@@ -383,6 +395,7 @@ mod tests {
             failures: 0,
             stuck: None,
             rival: Rival::new(None),
+            actor: None,
             readers: Vec::new(),
         };
         assert!(!ongoing.diverges(&declared, &looked(b"1")));

@@ -1,9 +1,8 @@
 //! What is wrong between documents that are right each by itself.
 
-use std::{
-    collections::{BTreeMap, HashMap},
-    path::{Path, PathBuf},
-};
+mod claim;
+
+use std::collections::{BTreeMap, HashMap};
 
 use semver::Version;
 
@@ -52,7 +51,8 @@ pub type Holds = BTreeMap<String, Hold>;
 /// * a policy, a document or a version that is declared twice (versions that differ in nothing but build metadata are the same);
 /// * a version of no policy, an active version that is not there;
 /// * a path declared twice by a version, or by the active versions of two policies;
-/// * a path declared beneath another one, which is no directory;
+/// * a path declared beneath another one, which is no directory, and two ways through one link that holds different things (paths are compared by
+///   where they really are);
 /// * active versions that do not fit together: see `dependencies`;
 /// * what the agent does not act on yet.
 ///
@@ -64,18 +64,7 @@ pub fn validate(
 ) -> Option<Vec<Lineage>> {
     let complete = problems.is_empty();
     let lineages = gathered(documents, holds, problems);
-    let active = lineages
-        .iter()
-        .enumerate()
-        .flat_map(|(index, lineage)| claims(index, lineage.active()))
-        .collect();
-    conflicts(active, problems, |claim, first| {
-        let of = |claim: &Claim<'_>| &lineages[claim.owner];
-        if claim.owner == first.owner {
-            return None;
-        }
-        two_policies(claim, of(claim), first, of(first))
-    });
+    claim::between(&lineages, problems);
     // With a policy or a version missing that was said, what needs it would be said again.
     if complete && problems.is_empty() {
         closure::check(&lineages, problems);
@@ -118,9 +107,7 @@ fn gathered(documents: Vec<Document>, holds: &Holds, problems: &mut Problems) ->
         unsupported::refuse(version, problems);
     }
     for version in &versions {
-        conflicts(claims(0, version), problems, |claim, first| {
-            same_version(version, claim, first)
-        });
+        claim::within(version, problems);
     }
     if complete {
         orphans(&policies, &versions, problems);
@@ -253,147 +240,4 @@ fn gather(
         }
     }
     lineages
-}
-
-/// A path that someone declares.
-struct Claim<'v> {
-    path: &'v Path,
-    at: &'v Place,
-    /// The number of the policy.
-    owner: usize,
-    kind: Kind,
-}
-
-/// What is declared at a path.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    File,
-    Symlink,
-    Absent,
-    Directory,
-}
-
-impl Kind {
-    const fn phrase(self) -> &'static str {
-        match self {
-            Self::File => "a file",
-            Self::Symlink => "a symbolic link",
-            Self::Absent => "absent",
-            Self::Directory => "a directory",
-        }
-    }
-}
-
-fn claims(owner: usize, version: &PolicyVersion) -> Vec<Claim<'_>> {
-    let files = version
-        .files
-        .iter()
-        .map(|file| claimed(&file.path, Kind::File));
-    let links = version
-        .symlinks
-        .iter()
-        .map(|link| claimed(&link.path, Kind::Symlink));
-    let absent = version
-        .absent
-        .iter()
-        .map(|absent| claimed(&absent.path, Kind::Absent));
-    let directories = version.directories.iter();
-    let directories = directories.map(|directory| claimed(&directory.path, Kind::Directory));
-    files
-        .chain(links)
-        .chain(absent)
-        .chain(directories)
-        .map(|(Spanned { value, at }, kind)| Claim {
-            path: value,
-            at,
-            owner,
-            kind,
-        })
-        .collect()
-}
-
-/// A path, and what is declared there.
-fn claimed(path: &Spanned<PathBuf>, kind: Kind) -> (&Spanned<PathBuf>, Kind) {
-    (path, kind)
-}
-
-/// Says what `problem` makes of each path that is declared before, or beneath one that is.
-fn conflicts<'v>(
-    mut claims: Vec<Claim<'v>>,
-    problems: &mut Problems,
-    problem: impl Fn(&Claim<'v>, &Claim<'v>) -> Option<Problem>,
-) {
-    // By components: a path comes right before what is beneath it.
-    claims.sort_by(|a, b| (a.path, a.at.order()).cmp(&(b.path, b.at.order())));
-    let mut above: Vec<&Claim<'_>> = Vec::new();
-    for claim in &claims {
-        while above
-            .last()
-            .is_some_and(|top| !claim.path.starts_with(top.path))
-        {
-            above.pop();
-        }
-        if let Some(problem) = above.iter().find_map(|first| problem(claim, first)) {
-            problems.push(problem);
-        }
-        let again = |top: &&Claim<'_>| top.path == claim.path && top.owner == claim.owner;
-        if !above.last().is_some_and(again) {
-            above.push(claim);
-        }
-    }
-}
-
-fn same_version(version: &PolicyVersion, claim: &Claim<'_>, first: &Claim<'_>) -> Option<Problem> {
-    let shown = escape::path_name(claim.path);
-    if claim.path != first.path {
-        return beneath(claim, first);
-    }
-    let of = format!(
-        "{} {}",
-        escape::name(&version.policy.value),
-        version.version.value
-    );
-    Some(twice(
-        format!("{shown} is declared twice by {of}"),
-        claim.at,
-        first.at,
-    ))
-}
-
-fn two_policies(
-    claim: &Claim<'_>,
-    lineage: &Lineage,
-    first: &Claim<'_>,
-    other: &Lineage,
-) -> Option<Problem> {
-    if claim.path != first.path {
-        return beneath(claim, first);
-    }
-    let of = |lineage: &Lineage| {
-        let Spanned { value: name, .. } = &lineage.policy.name;
-        format!("{} {}", escape::name(name), lineage.active().version.value)
-    };
-    let message = format!(
-        "{} is declared by two policies, {} and {}",
-        escape::path_name(claim.path),
-        of(other),
-        of(lineage)
-    );
-    let help = "only one policy can have a path: remove it from the other";
-    Some(twice(message, claim.at, first.at).help(help))
-}
-
-/// Only in a directory can something else be.
-fn beneath(claim: &Claim<'_>, above: &Claim<'_>) -> Option<Problem> {
-    if above.kind == Kind::Directory {
-        return None;
-    }
-    let what = above.kind.phrase();
-    let message = format!(
-        "{} cannot be beneath {}, which is declared as {what}",
-        escape::path_name(claim.path),
-        escape::path_name(above.path)
-    );
-    let help = format!("declared as {what} at {}", above.at.position());
-    Some(claim.at.problem(message).help(help))
 }
