@@ -9,6 +9,7 @@ mod btf;
 mod counters;
 mod doorbell;
 mod hook;
+mod layout;
 mod load;
 mod offsets;
 mod refused;
@@ -18,11 +19,14 @@ mod tracefs;
 mod watch;
 
 pub use attach::{Fate, Tried};
+pub use btf::BtfError;
 pub use counters::Counters;
 pub use doorbell::Doorbell;
 pub use hook::{Hook, Place, hooks};
+pub use layout::layout;
 pub use load::{Attached, Probe, ProbeSettings};
 pub use refused::Refused;
+pub use signatures::Known;
 pub use support::{Machine, Stated};
 pub use watch::{Names, Watch};
 

@@ -17,11 +17,9 @@ use zerocopy::IntoBytes;
 use super::{
     Sensor,
     attach::{Functions, Links, Tried, attach},
-    btf::Btf,
     counters::Counters,
-    offsets,
+    layout::layout,
     refused::{Refused, not_allowed, sentence},
-    signatures,
     watch::{Maps, Watch},
 };
 
@@ -100,9 +98,7 @@ impl Probe {
             path: BTF.into(),
             source,
         })?;
-        let btf = Btf::parse(&bytes)?;
-        let offsets = offsets::resolve(&btf)?;
-        let known = signatures::resolve(&btf);
+        let (offsets, known) = layout(&bytes)?;
         let knobs = Knobs {
             agent_tgid: own_tgid().map_err(|error| Refused::Load(error.to_string()))?,
         };
