@@ -11,6 +11,7 @@ mod format;
 mod history;
 mod policy;
 mod probe;
+mod root;
 mod run;
 mod size;
 mod snapshot;

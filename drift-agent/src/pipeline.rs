@@ -15,6 +15,7 @@ mod guard;
 mod health;
 mod judge;
 mod keep;
+mod mounts;
 mod path;
 mod scan;
 mod status;
@@ -42,7 +43,7 @@ use tokio::{
 };
 
 use crate::{
-    declare::{Basis, Changes, Rejected, Snapshot},
+    declare::{Basis, Changes, Declared, Rejected, Snapshot},
     observe::{Host, Identify, Objects, Register},
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
     report::{Cause, Event, Record, ReportError, Reporter, Watching},
@@ -74,6 +75,8 @@ enum Wake {
     Done(Box<Done>),
     /// A time has come.
     Time,
+    /// Something was mounted or unmounted.
+    Mounts,
     /// The policy folder changed, or SIGHUP.
     Policies,
     /// Somebody asks through the control socket.
@@ -140,6 +143,7 @@ struct Pipeline {
     losses: drain::Losses,
     sweep: drain::Sweep,
     scans: scan::FullScans,
+    mounts: mounts::Mounted,
     /// Policies that were not as declared since their health was noted last.
     unsound: BTreeSet<String>,
     noting: Arc<Noting>,
@@ -232,6 +236,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         losses: drain::Losses::default(),
         sweep: drain::Sweep::default(),
         scans: scan::FullScans::default(),
+        mounts: mounts::Mounted::default(),
         unsound: BTreeSet::new(),
         noting: Arc::default(),
         rejected: None,
@@ -262,6 +267,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         .timers
         .set(Timer::Health, now + pipeline.health_interval());
 
+    let table = mounts::Table::of(&pipeline.host);
     loop {
         pipeline.start_jobs();
         let wake = tokio::select! {
@@ -273,6 +279,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
             Some(done) = back.recv() => Wake::Done(done),
             Some(asked) = asked.recv() => Wake::Asked(Box::new(asked)),
             () = rung(&mut ears) => Wake::Ring,
+            () = table.changed() => Wake::Mounts,
             () = pipeline.timers.next() => Wake::Time,
         };
         match wake {
@@ -283,6 +290,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
                 pipeline.advance(&mut ears)?;
                 pipeline.ready()?;
             }
+            Wake::Mounts => pipeline.table_changed(),
             Wake::Time => pipeline.time(&mut ears)?,
             Wake::Asked(asked) => pipeline.answer(*asked, &mut ears)?,
             Wake::Policies => {
@@ -394,6 +402,11 @@ impl Pipeline {
         drop(states);
         self.brake_policies(&old);
         self.writing.clear();
+        if let Some(places) = self.host.places() {
+            let tag = |file: &Declared| format!("{} {}", file.policy.name, file.policy.version);
+            let files = self.snapshot.files.iter();
+            places.declare(files.map(|file| (file.path.clone(), tag(file))));
+        }
         self.objects = objects;
         self.register = ears.as_ref().map(|ears| {
             Arc::new(Register::new(
@@ -483,6 +496,7 @@ impl Pipeline {
             return Ok(());
         }
         self.first = None;
+        self.keep_places();
         if let Some(path) = &self.settings.ready_file {
             std::fs::write(path, format!("{}\n", std::process::id())).map_err(|source| {
                 PipelineError::Ready {

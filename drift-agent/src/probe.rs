@@ -14,7 +14,7 @@ mod watch;
 
 pub use attach::{Fate, Tried};
 pub use counters::Counters;
-pub use doorbell::Doorbell;
+pub use doorbell::{Doorbell, MountTable};
 pub use hook::{HOOKS, Hook, Place};
 pub use load::{Attached, Probe, ProbeSettings};
 pub use refused::Refused;

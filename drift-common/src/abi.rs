@@ -13,7 +13,7 @@ mod slot;
 
 pub use counter::Counter;
 pub use event::{Event, Kind};
-pub use key::{INSIDE, Key, Learned, NAME_HASH_START, NameKey, name_hash, name_hash_step};
+pub use key::{INSIDE, Key, Learned, NAME_HASH_START, NameKey, WHOLE, name_hash, name_hash_step};
 pub use knob::Knobs;
-pub use offsets::Offsets;
-pub use slot::{Level, SWEEP_SLOT, Slot};
+pub use offsets::{ABSENT, Offsets};
+pub use slot::{Level, MOUNT_SLOT, SWEEP_SLOT, Slot};

@@ -6,20 +6,14 @@
 mod declared;
 mod undeclared;
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-};
+use std::{path::PathBuf, process::ExitCode};
 
 use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::Value;
 
-use super::format::Format;
-use crate::{
-    declare::{self, Holds, Names},
-    observe::Host,
-};
+use super::{format::Format, root::HostRoot};
+use crate::declare::{self, Holds, Names};
 
 /// Say what is declared of a path and where, what is there, what differs, and what healing would do.
 ///
@@ -33,6 +27,8 @@ pub(super) struct Explain {
     /// Folder of policy files (*.yaml, *.yml).
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
+    #[command(flatten)]
+    root: HostRoot,
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -60,10 +56,11 @@ impl Explain {
         let Explain {
             path,
             policies,
+            root,
             output,
         } = self;
         let path = std::path::absolute(path).context("a path without a name")?;
-        let snapshot = match declare::load(&policies, Path::new("/"), None, &Holds::new()) {
+        let snapshot = match declare::load(&policies, &root.path, None, &Holds::new()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
@@ -72,8 +69,8 @@ impl Explain {
             .binary_search_by(|file| file.path.as_path().cmp(&path));
         let explanation = match found {
             Ok(index) => {
-                let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
-                let names = Names::of(Path::new("/"));
+                let host = root.host()?;
+                let names = Names::of(&root.path);
                 declared::explain(
                     &snapshot,
                     &snapshot.files[index],

@@ -6,11 +6,14 @@
 mod hash;
 mod host;
 mod list;
+mod mounts;
+mod places;
 mod stat;
 pub mod take;
 
 pub use host::Host;
 pub use list::Unexpected;
+pub use places::Places;
 pub use stat::{Stat, Times};
 
 use std::{
@@ -19,12 +22,13 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
     os::unix::ffi::OsStringExt,
+    path::Path,
     sync::Arc,
 };
 
 use drift_common::abi::Key;
 use rustix::{
-    fs::{Mode, OFlags, openat2, readlinkat},
+    fs::{Mode, OFlags, fdatasync, openat2, readlinkat},
     io::Errno,
 };
 
@@ -53,7 +57,7 @@ const TRIES: usize = 4;
 pub enum Found {
     /// Nothing; or a directory on the way does not exist.
     Absent,
-    /// A symbolic link, or something that is no directory, stands in the way: the path leads elsewhere.
+    /// A symbolic link, or something that is no directory, stands in the way, or something was mounted over it: the path leads elsewhere.
     Relocated,
     /// It is there and cannot be read, and why.
     Unreadable(io::ErrorKind),
@@ -85,6 +89,8 @@ pub struct Observed {
     pub known: Known,
     /// How many had the file open for writing, where probes tell it.
     pub writers: u32,
+    /// Where it is relocated by a mount: what is on top, for people.
+    pub on_top: Option<String>,
 }
 
 impl Observed {
@@ -97,6 +103,7 @@ impl Observed {
             attributes: Vec::new(),
             known: Known::default(),
             writers: 0,
+            on_top: None,
         }
     }
 }
@@ -122,6 +129,8 @@ impl std::fmt::Debug for Held {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     pub file: Option<Key>,
+    /// The inode beneath an overlay's, which is the one that is written to.
+    pub real: Option<Key>,
     pub parent: Option<Key>,
 }
 
@@ -289,13 +298,28 @@ impl<'h> Reader<'h> {
             Ok(parent) => parent,
             Err(error) => {
                 observed.found = in_the_way(error);
+                if error == Errno::XDEV {
+                    observed.on_top = self.on_top(path);
+                }
                 rekey(&observed.known);
                 return observed;
             }
         };
         observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
+        if let Some(places) = self.host.places()
+            && !places.is_own(path, parent.as_fd(), name)
+        {
+            observed.found = Found::Relocated;
+            observed.on_top = self.on_top(path);
+            rekey(&observed.known);
+            return observed;
+        }
         self.at(parent.as_fd(), name, declared, watch, rekey, &mut observed);
         observed
+    }
+
+    fn on_top(&self, path: &Path) -> Option<String> {
+        self.host.places()?.told(path)
     }
 
     /// What stands under a name in a directory.
@@ -356,9 +380,21 @@ impl<'h> Reader<'h> {
         };
         if let Some(learned) = watch.and_then(Watch::learned) {
             observed.known.file = Some(learned.key);
+            observed.known.real = (learned.real.ino != 0).then_some(learned.real);
             observed.writers = learned.writers;
         }
         rekey(&observed.known);
+        // Whoever has it open for writing may have its pages dirty already, and who stores into those again through a mapping rings nobody. Once they are on the
+        // disk the next store does. Where that fails (a read-only file system, a full disk) nothing is lost but that.
+        let before = if observed.writers > 0 && fdatasync(&file).is_ok() {
+            let now = stat_of(file.as_fd())?;
+            if !now.is_same_file(&before) {
+                return Ok(Found::Unstable);
+            }
+            now
+        } else {
+            before
+        };
         observed.attributes = read_attributes(Place::Open(file.as_fd()), named);
         let found = match &declared.target {
             Target::File(content) if before.size > content.max_size => Found::File(None),

@@ -154,6 +154,7 @@ mod tests {
             attributes,
             known: Known::default(),
             writers: 0,
+            on_top: None,
         }
     }
 

@@ -165,8 +165,12 @@ impl Pipeline {
             }
             Some(Object::Name(name)) => {
                 let why = self.named(heard);
+                // A name in directories of one name, more than once: nobody knows which of them was meant.
+                let alike = name.paths.iter();
+                let alike = alike.filter(|(_, above)| *above == heard.event.parent_name);
+                let is_one = alike.count() == 1;
                 for (index, above) in &name.paths {
-                    let certain = heard.event.parent_name == *above;
+                    let certain = is_one && heard.event.parent_name == *above;
                     self.touched(
                         *index,
                         heard,
@@ -178,6 +182,7 @@ impl Pipeline {
                 }
             }
             Some(Object::Everything) => self.want_sweep(Why::doorbell(heard, true)),
+            Some(Object::Mounts) => self.mounted(Some(heard)),
             None => error!(
                 "the ring names slot {}, which there is not",
                 heard.event.slot
@@ -345,7 +350,9 @@ impl Pipeline {
     pub(super) fn swept(&mut self, changed: &[usize], cost: Duration) {
         self.sweep.running = false;
         self.sweep.rest_until = Some(Instant::now() + (cost * SWEEP_SHARE).max(SWEEP_PAUSE));
-        if let Some(why) = self.sweep.why.take() {
+        if let Some(mut why) = self.sweep.why.take() {
+            // Of several changes, one call has made one.
+            why.certain &= changed.len() == 1;
             for index in changed {
                 self.look_why(*index, why.clone(), true);
             }
@@ -400,6 +407,7 @@ impl Pipeline {
                     Cause::Kernel,
                     "the kernel half could not tell what was changed",
                 )),
+                Some(Object::Mounts) => self.mounted(None),
                 None => {}
             }
         }

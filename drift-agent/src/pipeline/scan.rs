@@ -130,7 +130,9 @@ impl Pipeline {
                     self.scan();
                 }
                 Timer::Sweep => self.start_sweep(Cause::Kernel),
+                Timer::Mounts => self.mounted(None),
                 Timer::Health => {
+                    self.keep_places();
                     self.timers.set(Timer::Health, now + self.health_interval());
                     self.note_health();
                 }

@@ -16,6 +16,8 @@ pub enum Timer {
     FullScan,
     /// The sweep that was put off.
     Sweep,
+    /// Look at what is mounted.
+    Mounts,
     /// Note which policies are as declared.
     Health,
     /// A path wants to be looked at, or healed.

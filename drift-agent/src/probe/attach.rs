@@ -9,10 +9,11 @@ use aya::{
         trace_point::TracePointLink,
     },
 };
+use drift_common::abi::Offsets;
 use log::{debug, warn};
 
 use super::{
-    hook::{HOOKS, Hook, Place},
+    hook::{HOOKS, Hook, Place, URING},
     refused::{Refused, denied, sentence},
 };
 
@@ -79,11 +80,22 @@ impl Drop for Links {
 }
 
 /// Tries every hook. An error: nothing can be seen here, or something that all the rest needs cannot.
-pub(super) fn attach(ebpf: &mut Ebpf, tracefs: &Path) -> Result<(Vec<Tried>, Links), Refused> {
+pub(super) fn attach(
+    ebpf: &mut Ebpf,
+    offsets: &Offsets,
+    tracefs: &Path,
+) -> Result<(Vec<Tried>, Links), Refused> {
     let mut links = Links::default();
     let mut all = Vec::new();
     for hook in HOOKS {
-        let tried = match try_hook(ebpf, hook, tracefs, &mut links) {
+        let known = match hook.program {
+            URING if !offsets.has_requests() => Err(Refused::Program {
+                program: hook.program,
+                reason: "this kernel does not tell which request io_uring has completed".to_owned(),
+            }),
+            _ => Ok(()),
+        };
+        let tried = match known.and_then(|()| try_hook(ebpf, hook, tracefs, &mut links)) {
             Ok(places) => Tried {
                 hook,
                 refused: None,

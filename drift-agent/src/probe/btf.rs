@@ -189,6 +189,21 @@ impl<'a> Btf<'a> {
 
     /// The member `path` ("f_path.dentry") of the only struct `name`; `size` is what it must have, in bytes.
     pub fn member(&self, name: &str, path: &str, size: u64) -> Result<Member> {
+        let found = self.start(name, path)?;
+        let found_size = self.size(found.id)?;
+        if found_size != size {
+            return Err(BtfError::Size {
+                name: name.to_owned(),
+                member: path.to_owned(),
+                found: found_size,
+                expected: size,
+            });
+        }
+        Ok(found)
+    }
+
+    /// Where a member starts, whatever its size: one that is a struct of its own, which is not read as a whole.
+    pub fn start(&self, name: &str, path: &str) -> Result<Member> {
         let ids = self
             .structs
             .get(name.as_bytes())
@@ -218,15 +233,6 @@ impl<'a> Btf<'a> {
                 offset: found.offset + inner.offset,
                 id: inner.id,
             };
-        }
-        let found_size = self.size(found.id)?;
-        if found_size != size {
-            return Err(BtfError::Size {
-                name: name.to_owned(),
-                member: path.to_owned(),
-                found: found_size,
-                expected: size,
-            });
         }
         Ok(found)
     }

@@ -44,6 +44,9 @@ macro_rules! calls {
     };
 }
 
+/// The program that is attached only where what io_uring completes can be told.
+pub(super) const URING: &str = "uring_complete";
+
 /// In the order of the kernel half's `hook.rs`.
 pub const HOOKS: &[Hook] = &[
     Hook {
@@ -60,6 +63,11 @@ pub const HOOKS: &[Hook] = &[
         program: "inode_dirtied",
         places: &[Place::Raw("writeback_mark_inode_dirty")],
         sees: "writes whose descriptor stays open, stores through mappings, io_uring",
+    },
+    Hook {
+        program: URING,
+        places: &[Place::Raw("io_uring_complete")],
+        sees: "names changed through io_uring, and the end of its writes",
     },
     Hook {
         program: "close_enter",
@@ -139,13 +147,28 @@ pub const HOOKS: &[Hook] = &[
     },
     Hook {
         program: "attrfd_enter",
-        places: calls!("enter": "fchmod", "fchown", "fsetxattr", "fremovexattr"),
-        sees: "mode, owner and other attributes changed through a descriptor",
+        places: calls!("enter": "fchmod", "fchown", "fsetxattr", "fremovexattr", "ftruncate", "fallocate"),
+        sees: "mode, owner, size and other attributes changed through a descriptor",
+    },
+    Hook {
+        program: "times_enter",
+        places: calls!("enter": "utime", "utimes"),
+        sees: "times set by path",
+    },
+    Hook {
+        program: "timesat_enter",
+        places: calls!("enter": "futimesat", "utimensat"),
+        sees: "times set by path",
     },
     Hook {
         program: "ioctl_enter",
         places: calls!("enter": "ioctl"),
-        sees: "flags changed (chattr)",
+        sees: "flags changed (chattr), blocks of another file (FICLONE)",
+    },
+    Hook {
+        program: "mount_enter",
+        places: calls!("enter": "mount", "umount", "move_mount", "pivot_root"),
+        sees: "who mounts something over a declared path",
     },
     Hook {
         program: "call_exit",
@@ -153,7 +176,7 @@ pub const HOOKS: &[Hook] = &[
             "rename", "renameat", "renameat2", "unlink", "rmdir", "unlinkat", "mkdir", "mknod", "mkdirat", "mknodat", "link", "symlink",
             "linkat", "symlinkat", "chmod", "chown", "lchown", "truncate", "fchmodat", "fchmodat2", "fchownat", "fchmod", "fchown",
             "setxattr", "lsetxattr", "removexattr", "lremovexattr", "setxattrat", "removexattrat", "file_setattr", "fsetxattr", "fremovexattr",
-            "ioctl"),
+            "ftruncate", "fallocate", "utime", "utimes", "futimesat", "utimensat", "ioctl", "mount", "umount", "move_mount", "pivot_root"),
         sees: "whether a call that renames, removes, creates or changes attributes succeeded",
     },
 ];

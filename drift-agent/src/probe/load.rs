@@ -113,7 +113,7 @@ impl Probe {
             loader.map_max_entries(map, capacity as u32);
         }
         let mut ebpf = loader.load(programs).map_err(|error| refusal(&error))?;
-        let (tried, links) = tracefs::with(|tracefs| attach(&mut ebpf, tracefs))?;
+        let (tried, links) = tracefs::with(|tracefs| attach(&mut ebpf, &offsets, tracefs))?;
         if settings.debug {
             log_programs(&mut ebpf);
         }

@@ -5,10 +5,10 @@ use drift_common::abi::{Counter, Kind, Learned, Level};
 
 use crate::{
     actor,
-    emit::{self, Change},
+    emit::{self, Change, NO_KEY},
     fault::{Fault, count, finish},
     filter,
-    kernel::{Task, returned},
+    kernel::{File, Task, returned},
     key,
     map::{LEARNED, READERS, WRITERS},
 };
@@ -28,6 +28,12 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
     let Some(file) = Task::current().file(fd as i32)? else {
         return Ok(());
     };
+    opened(file)
+}
+
+/// A process has got a new descriptor of a file.
+#[inline(always)]
+pub fn opened(file: File) -> Result<(), Fault> {
     if actor::is_agent() {
         // The agent asks the kernel for the name of an inode by opening it.
         let (_, thread) = actor::ids();
@@ -36,6 +42,10 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
             key: key::of_inode(inode)?,
             writers: inode.writers()?,
             _reserved: 0,
+            real: match inode.upper()? {
+                Some(upper) => key::of_inode(upper)?,
+                None => NO_KEY,
+            },
         };
         return LEARNED
             .insert(thread, learned, 0)
@@ -58,6 +68,10 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
     if reads && let Some(slot) = filter::inode(&key) {
         emit::load(slot, Kind::Open, key);
         expect_read();
+        // O_TRUNC empties a file for who may not write through the descriptor too, and the flag is gone by now.
+        if !writes && file.inode()?.size()? == 0 {
+            emit::emptied(slot, key);
+        }
     }
     Ok(())
 }

@@ -43,6 +43,14 @@ fn try_inode_dirtied(ctx: &RawTracePointContext) -> Result<(), Fault> {
         emit::stirred(slot, key);
         return Ok(());
     }
+    writing(slot, inode, key)
+}
+
+/// A process writes to a watched file, and has it open still.
+#[inline(always)]
+pub fn writing(slot: u32, inode: Inode, key: Key) -> Result<(), Fault> {
+    // It may have had the file open before the agent started. An LRU table does not refuse.
+    let _always = WRITERS.insert(actor::ids().0, slot, 0);
     emit::change(&Change {
         slot,
         kind: Kind::Write,

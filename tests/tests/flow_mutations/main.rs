@@ -2,7 +2,6 @@
 
 mod cell;
 mod mutation;
-mod stage;
 mod table;
 
 use std::{
@@ -19,11 +18,11 @@ use drift_tests::{
     agent::{Agent, has_probes, is_built, program},
     scene::{DEFAULT, Scene},
     skip::skip,
+    stage::{Kind, Mounts},
 };
 use serde_json::{Value, json};
 
 use cell::{CHILD, Cell, declared, make_directory, make_file, make_link};
-use stage::{Kind, Mounts};
 use table::{Column, Row, rows};
 
 /// Where a row's target of that column is.
