@@ -217,7 +217,12 @@ impl Pipeline {
         let Some(state) = self.paths.get_mut(index) else {
             return;
         };
-        let wait = state.settle.heard(heard, now);
+        // What may have been about another path is no reason to forget who writes to this one, or to wait longer for him: it would be a way to put off the look.
+        let wait = if why.certain || heard.kind == Kind::Write {
+            state.settle.heard(heard, now)
+        } else {
+            Wait::No
+        };
         if state.settle.is_writing() {
             self.writing.insert(index);
         } else {
@@ -313,10 +318,11 @@ impl Pipeline {
     /// Asks for a sweep, now or as soon as its share of the time allows.
     fn want_sweep(&mut self, why: Why) {
         if self.sweep.running {
-            self.sweep.again = Some(why);
+            self.sweep.again.get_or_insert(why);
             return;
         }
-        self.sweep.why = Some(why);
+        // Who has asked first waits longest.
+        self.sweep.why.get_or_insert(why);
         let now = Instant::now();
         match self.sweep.rest_until {
             Some(until) if now < until => self.timers.set_no_later(Timer::Sweep, until),

@@ -42,6 +42,14 @@ pub struct PathState {
 }
 
 impl PathState {
+    /// It is to be looked at again, for the same reason and what has come up meanwhile.
+    pub fn wait_for(&mut self, why: Why) {
+        self.why = Some(match self.why.take() {
+            Some(later) => why.join(later),
+            None => why,
+        });
+    }
+
     /// Whether something stood in the way of the path when it was last looked at. Then there are no times to tell that this has changed.
     pub fn is_relocated(&self) -> bool {
         let drift = self.drift.as_ref();
@@ -101,9 +109,11 @@ impl Why {
                 .heard
                 .as_ref()
                 .is_some_and(|heard| is_about_the_name(heard.kind));
-        let several = later.several
+        // What may have been about another path says nothing of how many have changed this one.
+        let counts = |one: &Why, other: &Why| one.several && (one.certain || !other.certain);
+        let several = counts(&later, &self)
             || !afresh
-                && (self.several
+                && (counts(&self, &later)
                     || match (&self.heard, &later.heard) {
                         (Some(one), Some(other)) => {
                             self.certain
