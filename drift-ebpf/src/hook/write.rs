@@ -17,7 +17,8 @@ use crate::{
     map::WRITERS,
 };
 
-const I_DIRTY_PAGES: u64 = 4;
+/// `I_DIRTY_PAGES`: bit 2 before 6.12, bit 6 since. In either kernel the other one is a state that nobody marks an inode dirty with.
+const I_DIRTY_PAGES: u64 = 1 << 2 | 1 << 6;
 
 /// `writeback_mark_inode_dirty(inode, flags)`: inode-keyed, paid by nobody but those who dirty an inode, and it sees what no system call shows (io_uring,
 /// stores through a mapping). Fires when clean pages become dirty, not for each write.

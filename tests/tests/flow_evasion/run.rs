@@ -2,7 +2,7 @@
 
 use std::{
     collections::BTreeMap,
-    fs,
+    env, fs,
     io::{BufRead, BufReader, Read, Write},
     os::unix::fs::{PermissionsExt, symlink},
     path::{Path, PathBuf},
@@ -213,6 +213,9 @@ impl Ground {
         }
         let records = agent.since(mark);
         let verdicts = verdicts(&records);
+        if env::var_os("DRIFT_EVASION_SAID").is_some() {
+            eprintln!("{}", agent.all());
+        }
         for played in &played {
             let run = played.judge(&records, &verdicts);
             table.add(self.kind, played.technique, run);
@@ -227,6 +230,15 @@ fn techniques(kind: Kind) -> impl Iterator<Item = &'static Technique> {
     TECHNIQUES
         .iter()
         .filter(move |technique| !technique.refused_by.contains(&kind))
+        .filter(|technique| is_wanted(technique))
+}
+
+/// Whether `DRIFT_EVASION_TECHNIQUES` names it, or nothing.
+fn is_wanted(technique: &Technique) -> bool {
+    let Ok(wanted) = env::var("DRIFT_EVASION_TECHNIQUES") else {
+        return true;
+    };
+    wanted.split(',').any(|name| name == technique.function)
 }
 
 fn folders(tree: &Path, technique: &Technique, runs: usize) -> impl Iterator<Item = PathBuf> {
