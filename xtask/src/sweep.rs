@@ -1,6 +1,7 @@
 //! `cargo xtask sweep`: far more of the random and the systematic tests than the tests themselves try.
 
 mod crash;
+mod evasion;
 mod fault;
 mod oracle;
 
@@ -18,8 +19,10 @@ Examples:
   cargo xtask sweep oracle --seed 1 --sequences 5   the same again
   cargo xtask sweep crash                        kill a change of versions at each of its calls
   TMPDIR=/dev/shm cargo xtask sweep fault       let each call fail, once and for good
+  sudo -E cargo xtask sweep evasion              every technique 20 times, docs/evasion.md anew
 
-Each takes from half an hour to some hours. The tests themselves try a few of the first two.";
+Each takes from half an hour to some hours, the last one ten minutes. The tests themselves try a few of
+the first two, and each technique once.";
 
 /// Try what can go wrong for as long as somebody has time, not a few times as the tests do.
 #[derive(Debug, clap::Args)]
@@ -34,6 +37,7 @@ enum What {
     Oracle(oracle::Args),
     Crash(crash::Args),
     Fault(fault::Args),
+    Evasion(evasion::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -41,6 +45,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         What::Oracle(args) => oracle::run(args),
         What::Crash(args) => crash::run(args),
         What::Fault(args) => fault::run(args),
+        What::Evasion(args) => evasion::run(args),
     }
 }
 

@@ -124,8 +124,8 @@ impl Why {
                         }
                         _ => false,
                     });
-        let keep =
-            self.heard.is_some() && (later.heard.is_none() || (self.certain && !later.certain));
+        // Of two that may have been about another path, the older: it was changed at least so long ago.
+        let keep = self.heard.is_some() && (later.heard.is_none() || !later.certain);
         Why {
             several,
             ..if keep { self } else { later }
@@ -378,7 +378,8 @@ mod tests {
             (heard(1, true), scan(), Some(1)),
             (heard(1, true), heard(2, true), Some(2)),
             (heard(1, true), heard(2, false), Some(1)),
-            (heard(1, false), heard(2, false), Some(2)),
+            (heard(1, false), heard(2, false), Some(1)),
+            (heard(1, false), heard(2, true), Some(2)),
             (scan(), scan(), None),
         ] {
             assert_eq!(actor(&first.join(second)), expected);

@@ -222,4 +222,19 @@ pub const TECHNIQUES: &[Technique] = &[
 ];
 
 /// Where no event is seen: (technique, file systems, why). The scan, or the next look at a file that is open for writing, finds it.
-pub const UNSEEN: &[(&str, &[Kind], &str)] = &[];
+pub const UNSEEN: &[(&str, &[Kind], &str)] = &[
+    ("mmap_store_late", &[Kind::Tmpfs], STORES),
+    ("mmap_store_again", &[Kind::Tmpfs], STORES),
+    ("process_vm_writev", &[Kind::Tmpfs], STORES),
+    ("ptrace_poke", &[Kind::Tmpfs], STORES),
+    ("mapped_before", &[Kind::Tmpfs], STORES),
+    ("dirtied_before", &[Kind::Tmpfs], STORES),
+    (
+        "opened_before_and_kept",
+        &[Kind::Tmpfs],
+        "tmpfs marks an inode dirty only when its times change, and never writes back: a write through a descriptor that nobody saw being opened rings when it is closed",
+    ),
+];
+
+const STORES: &str = "tmpfs never writes a page back, so that no store through a mapping faults after the first: found by the looks at a file that is open for writing \
+    (10 s), or by the scan";
