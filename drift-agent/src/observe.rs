@@ -16,6 +16,7 @@ pub use decode::{Decoded, decode};
 pub use objects::{Directory, Name, Object, Objects};
 pub use read::{
     Found, Held, Host, Known, Look, Observed, Places, Stat, Times, Unexpected, observe,
+    observe_at_rest,
     take::{Taken, Whole, take},
 };
 pub use register::Register;

@@ -103,13 +103,9 @@ impl Pipeline {
     }
 
     fn look_beneath(&mut self, point: &Path, why: &Why) {
-        let files = &self.snapshot.files;
-        let start = files.partition_point(|file| file.path.as_path() < point);
-        let beneath = files[start..].iter();
-        let count = beneath
-            .take_while(|file| file.path.starts_with(point))
-            .count();
-        for index in start..start + count {
+        let files = std::sync::Arc::clone(&self.snapshot);
+        let beneath = |index: &usize| files.files[*index].real().starts_with(point);
+        for index in (0..files.files.len()).filter(beneath) {
             self.look_why(index, why.clone(), true);
         }
     }

@@ -24,6 +24,7 @@ pub fn resolve(btf: &Btf<'_>) -> Result<Offsets, BtfError> {
         task_fs: at("task_struct", "fs", 8)?,
         task_group_leader: at("task_struct", "group_leader", 8)?,
         task_start_boottime: at("task_struct", "start_boottime", 8)?,
+        task_flags: at("task_struct", "flags", 4)?,
         files_fdt: at("files_struct", "fdt", 8)?,
         fdtable_max_fds: at("fdtable", "max_fds", 4)?,
         fdtable_fd: at("fdtable", "fd", 8)?,
@@ -52,6 +53,7 @@ pub fn resolve(btf: &Btf<'_>) -> Result<Offsets, BtfError> {
         },
         request_file: may(at("io_kiocb", "file", 8))?,
         request_result: may(at("io_kiocb", "cqe.res", 4))?,
+        iattr_valid: at("iattr", "ia_valid", 4)?,
     })
 }
 

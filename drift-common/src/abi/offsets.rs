@@ -21,6 +21,7 @@ pub struct Offsets {
     pub task_group_leader: u32,
     /// `task_struct.start_boottime`: nanoseconds since boot.
     pub task_start_boottime: u32,
+    pub task_flags: u32,
     pub files_fdt: u32,
     pub fdtable_max_fds: u32,
     pub fdtable_fd: u32,
@@ -52,6 +53,8 @@ pub struct Offsets {
     pub request_opcode: u32,
     pub request_file: u32,
     pub request_result: u32,
+    /// `iattr.ia_valid`: which attributes a change is about.
+    pub iattr_valid: u32,
 }
 
 impl Offsets {
@@ -64,4 +67,4 @@ impl Offsets {
     }
 }
 
-const _: () = assert!(size_of::<Offsets>() == 28 * 4);
+const _: () = assert!(size_of::<Offsets>() == 30 * 4);

@@ -104,7 +104,7 @@ impl Host {
 
     /// A directory, reached without a link in its way. `flags` beside `O_DIRECTORY`. `EXDEV`: something is mounted over it, or over what it is in.
     pub fn directory(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
-        let opened = self.reach(path, flags);
+        let opened = self.straight(path, flags);
         let Some(places) = &self.places else {
             return opened;
         };
@@ -113,14 +113,14 @@ impl Host {
             Err(Errno::NOENT) if places.has_way(path) => path
                 .ancestors()
                 .skip(1)
-                .find_map(|above| self.reach(above, OFlags::PATH).ok())
+                .find_map(|above| self.straight(above, OFlags::PATH).ok())
                 .is_none_or(|above| places.would_be_in_place(path, above.as_fd())),
             Err(_) => true,
         };
         if in_place { opened } else { Err(Errno::XDEV) }
     }
 
-    fn reach(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+    fn straight(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let mut rest = path.strip_prefix("/").unwrap_or(path);
         if rest.as_os_str().is_empty() {
             rest = Path::new(".");
