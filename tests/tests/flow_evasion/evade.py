@@ -212,7 +212,7 @@ def ftruncate(f):
     fd = opened(f.path)
     os.ftruncate(fd, 100)
     f.over()
-    yield 1.5
+    yield 2.5
     os.close(fd)
 
 
@@ -229,7 +229,7 @@ def fallocate_punch(f):
     fd = opened(f.path)
     call(number, fd, 3, 0, 4096)
     f.over()
-    yield 1.5
+    yield 2.5
     os.close(fd)
 
 
@@ -238,7 +238,7 @@ def ficlone(f):
     f.now()
     fcntl.ioctl(fd, 0x40049409, source)
     f.over()
-    yield 1.5
+    yield 2.5
     os.close(fd)
 
 

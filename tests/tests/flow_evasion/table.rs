@@ -190,7 +190,8 @@ impl Table {
 
     /// The table as a page of the documentation.
     pub fn page(&self) -> Result<String> {
-        let mut page = format!("{HEAD}\n```text\n{self}\n```\n\n## Where no event tells\n\n");
+        let mut page =
+            format!("{HEAD}\n```text\n{self}\n```\n\n## Where no event tells, or not in time\n\n");
         page.push_str("| technique | on | why, and what finds it |\n|---|---|---|\n");
         for (function, kinds, why) in UNSEEN {
             let technique = TECHNIQUES
@@ -210,7 +211,7 @@ const HEAD: &str = "\
 Written by `cargo xtask sweep evasion`, which uses each of them on each file system, many times, beside one agent that watches all the files at once. What stands there
 in the end must be found each time, and nobody be named who has not done it; at least 95 per cent of the cells must be told of by an event that rang within 100 ms of the change.
 
-* `12 ms`: told by an event; the median time from the change to the record, on a machine of two cores that does nothing else but this (and in a debug build).
+* `12 ms`: told by an event; the median time from the change to the record, in a debug build, on a machine of two cores with much else to do.
 * About `1000 ms`: the event came at once, but who made the change still has the file open for writing, or mapped: it is judged when he was quiet for one second, for what
   is there before that may be half of something.
 * `?`: in one run or more it is not known who did it (`actor_unknown` says why). A sweep that finds what several calls may have done names nobody.

@@ -223,6 +223,10 @@ pub const TECHNIQUES: &[Technique] = &[
 
 /// Where no event is seen: (technique, file systems, why). The scan, or the next look at a file that is open for writing, finds it.
 pub const UNSEEN: &[(&str, &[Kind], &str)] = &[
+    ("uring_rename", &Kind::ALL, SWEEP),
+    ("uring_unlink", &Kind::ALL, SWEEP),
+    ("chmod_by_descriptor_path", &Kind::ALL, SWEEP),
+    ("chmod_through_link", &Kind::ALL, SWEEP),
     ("mmap_store_late", &[Kind::Tmpfs], STORES),
     ("mmap_store_again", &[Kind::Tmpfs], STORES),
     ("process_vm_writev", &[Kind::Tmpfs], STORES),
@@ -235,6 +239,9 @@ pub const UNSEEN: &[(&str, &[Kind], &str)] = &[
         "tmpfs marks an inode dirty only when its times change, and never writes back: a write through a descriptor that nobody saw being opened rings when it is closed",
     ),
 ];
+
+const SWEEP: &str = "the event does not tell which file it was: it asks for a sweep, and sweeps take one per cent of a core, so that one of thousands of files rests for \
+    a second or more before the next";
 
 const STORES: &str = "tmpfs never writes a page back, so that no store through a mapping faults after the first: found by the looks at a file that is open for writing \
     (10 s), or by the scan";
