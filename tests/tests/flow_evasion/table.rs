@@ -216,7 +216,8 @@ in the end must be found each time, and nobody be named who has not done it; at 
   is there before that may be half of something.
 * `?`: in one run or more it is not known who did it (`actor_unknown` says why). A sweep that finds what several calls may have done names nobody.
 * `quiet`: nothing differs in the end, and nothing is said to.
-* `late`: in one run or more it was found by a look after a while, or by the scan; see the second table.
+* `late`: in one run or more it was found by a look after a while, or by the scan (see the second table), or the machine was so slow that the close came before
+  the second of quiet was over.
 * `-`: the file system refuses it.
 ";
 
