@@ -20,6 +20,12 @@ pub enum Timer {
     Sweep,
     /// Look at what is mounted.
     Mounts,
+    /// Look at what people hold healing back with.
+    Stops,
+    /// What versions wait for may be over.
+    Waiting,
+    /// A heal by hand is answered, whatever has come of it.
+    ByHand,
     /// Note which policies are as declared.
     Health,
     /// A path wants to be looked at, or healed.
