@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use drift_agent::probe::{HOOKS, Place};
+use drift_agent::probe::{Place, Sensor, hooks};
 
 const TRACEFS: &str = "/sys/kernel/tracing/events";
 
@@ -33,7 +33,7 @@ fn main() -> Result<()> {
     let perf = load(PROG_TYPE_TRACEPOINT).context("loading an empty program")?;
     let raw = load(PROG_TYPE_RAW_TRACEPOINT).context("loading an empty program")?;
     let mut attached = Vec::new();
-    for hook in HOOKS {
+    for hook in hooks(Sensor::Tracepoint) {
         for place in hook.places {
             let link = match place {
                 Place::Tracepoint(category, name) => {
@@ -44,7 +44,13 @@ fn main() -> Result<()> {
                     };
                     attach(id.trim().parse()?, &perf)
                 }
-                Place::Raw(name) => attach_raw(name, &raw),
+                // A tracepoint of one kernel and not of another.
+                Place::Raw(name) => match attach_raw(name, &raw) {
+                    Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                    link => link,
+                },
+                // The other sensor's.
+                Place::Begin(_) | Place::End(_) => continue,
             };
             attached.push(link.with_context(|| format!("attaching to {place}"))?);
         }

@@ -3,6 +3,7 @@
 mod actor;
 mod attribute;
 mod decode;
+mod holder;
 mod objects;
 mod read;
 mod register;
@@ -10,12 +11,14 @@ mod scan;
 mod seen;
 mod settle;
 
-pub use actor::{Identify, is_same_process, start_ticks};
+pub use actor::{Identify, actor_of, is_same_process, start_ticks};
 pub use attribute::{Place, Reading, read as read_attribute, read_all as read_attributes};
 pub use decode::{Decoded, decode};
+pub use holder::{OldFile, Search};
 pub use objects::{Directory, Name, Object, Objects};
 pub use read::{
-    Found, Held, Host, Known, Look, Observed, Stat, Times, Unexpected, observe,
+    Found, Held, Host, Known, Look, Observed, Places, Stat, Times, Unexpected, observe,
+    observe_at_rest,
     take::{Taken, Whole, take},
 };
 pub use register::Register;

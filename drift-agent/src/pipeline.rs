@@ -7,6 +7,7 @@
 //! One task owns all state. Looking and healing block, so they run on a small pool of threads as [`work::Job`]s and come back as [`Wake::Done`].
 
 mod attribute;
+mod by_hand;
 mod change;
 mod describe;
 mod drain;
@@ -17,10 +18,14 @@ mod health;
 mod judge;
 mod keep;
 mod loss;
+mod mounts;
 mod path;
+mod quiet;
+mod reloads;
 mod scan;
 mod selftest;
 mod status;
+mod stops;
 mod sweep;
 mod timers;
 mod work;
@@ -46,12 +51,13 @@ use tokio::{
 };
 
 use crate::{
-    declare::{Basis, Changes, Rejected, Snapshot},
-    observe::{Host, Identify, Objects, Register},
+    declare::{Basis, Changes, Declared, Rejected, Snapshot},
+    observe::{Host, Identify, Objects, Register, Search},
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
     report::{Cause, Event, Record, ReportError, Reporter, Watching},
     serve::Asked,
     settings::{SCAN_ALONE, SCAN_BESIDE_PROBES, Settings},
+    stop::Files,
     store::Store,
     switch::Switched,
 };
@@ -61,6 +67,7 @@ use self::{
     describe::boot_ns,
     health::Noting,
     path::PathState,
+    quiet::{Pace, Quiet},
     timers::{Timer, Timers},
     work::{Done, Job},
 };
@@ -79,6 +86,8 @@ enum Wake {
     Done(Box<Done>),
     /// A time has come.
     Time,
+    /// Something was mounted or unmounted.
+    Mounts,
     /// The policy folder changed, or SIGHUP.
     Policies,
     /// Somebody asks through the control socket.
@@ -96,6 +105,8 @@ pub enum PipelineError {
     Signals(#[source] io::Error),
     #[error("cannot listen to the kernel programs ({0})")]
     Ring(#[source] io::Error),
+    #[error("cannot start the threads of the periodic scans ({0})")]
+    Threads(#[source] io::Error),
     #[error("cannot write the ready file {path} ({source})")]
     Ready { path: String, source: io::Error },
 }
@@ -132,12 +143,20 @@ struct Pipeline {
     /// As many as the snapshot has policies.
     policy_brakes: Vec<guard::PolicyBrake>,
     before: guard::Before,
+    halt: stops::Halt,
+    by_hand: Option<by_hand::ByHand>,
+    reloads: reloads::Reloads,
+    search: Arc<Search>,
     /// Paths that somebody has open for writing.
     writing: BTreeSet<usize>,
     identify: Identify,
     timers: Timers,
     urgent: VecDeque<Job>,
-    patient: VecDeque<Job>,
+    /// What the periodic scan has not looked at.
+    patient: VecDeque<usize>,
+    pace: Pace,
+    /// Where its looks run, if they are to come last.
+    quiet: Option<Quiet>,
     running: usize,
     done: mpsc::UnboundedSender<Box<Done>>,
     /// Looks of the first scan that are not back yet; `None` when it is over.
@@ -148,6 +167,7 @@ struct Pipeline {
     selftest: selftest::SelfTest,
     /// The kernel half is to be loaded anew when no job is under way.
     repair: Option<selftest::Fault>,
+    mounts: mounts::Mounted,
     /// Policies that were not as declared since their health was noted last.
     unsound: BTreeSet<String>,
     noting: Arc<Noting>,
@@ -156,6 +176,8 @@ struct Pipeline {
     /// Why there is no actor, where nothing hears them.
     deaf: Option<String>,
     watching: Watching,
+    /// Its name: `btf`, `tracepoint`, `scan`.
+    sensor: &'static str,
     /// Programs that are attached, of all there are.
     hooks: (usize, usize),
     started: Instant,
@@ -173,6 +195,8 @@ pub struct Parts {
     pub basis: Basis,
     /// Why the snapshot is not what the policy folder holds, but the last good one.
     pub rejected: Option<Rejected>,
+    /// What the folder says waits: what is declared is what it said before.
+    pub waits: bool,
     /// `Err`: why there are no probes.
     pub probe: Result<Probe, String>,
     /// What is asked through the control socket.
@@ -192,8 +216,10 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
     let mut asked = parts.asked;
     let mut unseen = Vec::new();
     let mut hooks = 0;
+    let mut sensor = "scan";
     let (mut ears, deaf) = match parts.probe {
         Ok(probe) => {
+            sensor = probe.sensor.name();
             unseen.extend(probe.unseen().into_iter().map(str::to_owned));
             hooks = probe.hooks();
             (Some(Ears::new(probe)?), None)
@@ -201,10 +227,16 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         Err(reason) => (None, Some(reason)),
     };
     let unseen_count = unseen.len();
+    let files = Files::of(&parts.settings.state, &parts.settings.break_glass);
+    let halt = stops::Halt::new(files, parts.store.pauses());
+    let pace = Pace::new(parts.settings.scan_rate, Instant::now());
+    let idle = parts.settings.scan_idle;
+    let quiet = idle.then(|| Quiet::start(MOST_JOBS / 2)).transpose();
+    let quiet = quiet.map_err(PipelineError::Threads)?;
     let mut pipeline = Pipeline {
         watching: Watching {
             sensor: match &deaf {
-                None => format!("tracepoint probes ({hooks} hooks)"),
+                None => format!("{sensor} probes ({hooks} hooks)"),
                 Some(_) => "scan alone".to_owned(),
             },
             cannot_see: match &deaf {
@@ -222,18 +254,24 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         snapshot: Arc::default(),
         next: None,
         switching: None,
-        again: false,
+        again: parts.waits,
         generation: 0,
         objects: Arc::default(),
         register: None,
         paths: Vec::new(),
         policy_brakes: Vec::new(),
+        halt,
+        by_hand: None,
+        reloads: reloads::Reloads::default(),
+        search: Arc::default(),
         before: guard::Before::default(),
         writing: BTreeSet::new(),
         identify: Identify::new(),
         timers: Timers::default(),
         urgent: VecDeque::new(),
         patient: VecDeque::new(),
+        pace,
+        quiet,
         running: 0,
         done,
         first: Some(0),
@@ -242,10 +280,12 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         scans: scan::FullScans::default(),
         selftest: selftest::SelfTest::new(boot_ns()),
         repair: None,
+        mounts: mounts::Mounted::default(),
         unsound: BTreeSet::new(),
         noting: Arc::default(),
         rejected: None,
         deaf,
+        sensor,
         hooks: (hooks, hooks + unseen_count),
         started: Instant::now(),
     };
@@ -255,6 +295,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         None => pipeline.keep(&parts.snapshot, sources),
     }
     pipeline.declare(Arc::new(parts.snapshot), None, Cause::Start, &mut ears)?;
+    pipeline.look_at_stops(Cause::Start, None)?;
     pipeline.resume_brakes();
     let now = Instant::now();
     pipeline
@@ -273,8 +314,10 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         .timers
         .set(Timer::Health, now + pipeline.health_interval());
 
+    let table = mounts::Table::of(&pipeline.host);
     loop {
         pipeline.start_jobs();
+        pipeline.start_reloads();
         let wake = tokio::select! {
             biased;
             _ = terminate.recv() => Wake::End,
@@ -284,16 +327,20 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
             Some(done) = back.recv() => Wake::Done(done),
             Some(asked) = asked.recv() => Wake::Asked(Box::new(asked)),
             () = rung(&mut ears) => Wake::Ring,
+            () = table.changed() => Wake::Mounts,
             () = pipeline.timers.next() => Wake::Time,
         };
         match wake {
             Wake::Ring => pipeline.drain(&mut ears)?,
             Wake::Done(done) => {
-                pipeline.running -= 1;
+                if !done.is_apart() {
+                    pipeline.running -= 1;
+                }
                 pipeline.take(*done, &mut ears)?;
                 pipeline.advance(&mut ears)?;
                 pipeline.ready()?;
             }
+            Wake::Mounts => pipeline.table_changed(),
             Wake::Time => pipeline.time(&mut ears)?,
             Wake::Asked(asked) => pipeline.answer(*asked, &mut ears)?,
             Wake::Policies => {
@@ -387,6 +434,7 @@ impl Pipeline {
         {
             *ears = self.larger(objects.count());
         }
+        self.forget_by_hand();
         let old = std::mem::replace(&mut self.snapshot, snapshot);
         let mut states: HashMap<_, _> = old
             .files
@@ -409,6 +457,11 @@ impl Pipeline {
         drop(states);
         self.brake_policies(&old);
         self.writing.clear();
+        if let Some(places) = self.host.places() {
+            let tag = |file: &Declared| format!("{} {}", file.policy.name, file.policy.version);
+            let files = self.snapshot.files.iter();
+            places.declare(files.map(|file| (file.real().to_owned(), tag(file))));
+        }
         self.objects = objects;
         self.register = ears.as_ref().map(|ears| {
             Arc::new(Register::new(
@@ -418,6 +471,7 @@ impl Pipeline {
         });
         self.urgent.clear();
         self.patient.clear();
+        self.reloads.heals = 0;
         self.timers.clear_paths();
         self.losses.forget();
         self.say_activated(&old, switched)?;
@@ -449,6 +503,8 @@ impl Pipeline {
     /// Loads and attaches the kernel half.
     fn listen(&mut self, objects: usize) -> Result<Ears, String> {
         let probe = Probe::load(ProbeSettings {
+            // Nobody listens where nobody asked for probes.
+            sensor: self.settings.sensor.probes().unwrap_or_default(),
             objects,
             ring: self.settings.ring,
             debug: self.settings.debug_probes,
@@ -502,6 +558,7 @@ impl Pipeline {
             return Ok(());
         }
         self.first = None;
+        self.keep_places();
         if let Some(path) = &self.settings.ready_file {
             std::fs::write(path, format!("{}\n", std::process::id())).map_err(|source| {
                 PipelineError::Ready {

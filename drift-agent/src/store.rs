@@ -5,6 +5,7 @@
 //! <state>/blobs/ab/cdef…   contents by their digest                                   blob
 //! <state>/last-good        the policy folder as it was when it was good last          snapshot
 //! <state>/holds            versions held instead of those the folder says, and failed ones   hold
+//! <state>/pauses           healing that somebody holds for a time                    pause
 //! <state>/journal          a change of versions that is under way                     journal
 //! <state>/state.redb       versions seen, active and good; brakes: a cache            state
 //! <state>/canary           the file by which the agent hears itself                       canary
@@ -19,10 +20,12 @@ mod canary;
 mod declaration;
 mod declared;
 mod error;
+mod evidence;
 mod folder;
 mod history;
 mod hold;
 mod journal;
+mod pause;
 mod room;
 mod sealed;
 mod snapshot;
@@ -31,10 +34,13 @@ mod state;
 pub use blob::MOST_BLOB;
 pub use declared::InForce;
 pub use error::{Changed, StoreError};
+pub use evidence::MOST_EVIDENCE;
 pub use history::{Bounds, HistoryWriter, MOST_LINE, Past, read as read_history};
 pub use hold::{Failure, Held, Holding};
 pub use journal::{Change, Directory, Entry, Journal, Moved, Over, Stage};
+pub use pause::{LONGEST_PAUSE, Pause, Pauses};
 pub use room::Usage;
+pub use sealed::PathForm;
 pub use snapshot::Restored;
 pub use state::{
     Activation, HeldBrake, Known, Longest, MOST_RETAINED, MOST_VERSIONS, Seen, Spent, State,
@@ -58,10 +64,13 @@ const BATCH: usize = 16 << 20;
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
+    /// Whose users and groups policies name.
+    host_root: PathBuf,
     folder: Folder,
     blobs: Blobs,
     state: State,
     holding: Mutex<Holding>,
+    pauses: Mutex<Pauses>,
     quota: u64,
     /// Held by whoever adds or removes blobs.
     room: Mutex<Room>,
@@ -73,6 +82,19 @@ pub struct Store {
 }
 
 impl Store {
+    /// Names of users and groups in policies are those of the host with this root.
+    #[must_use]
+    pub fn rooted(self, host_root: &Path) -> Self {
+        let host_root = host_root.to_owned();
+        Self { host_root, ..self }
+    }
+
+    /// See [`Store::rooted`].
+    #[must_use]
+    pub fn host_root(&self) -> &Path {
+        &self.host_root
+    }
+
     /// Opens what is in `state_dir`, which must be there, or begins anew. `quota`: bytes on the disk for blobs.
     ///
     /// # Errors
@@ -89,12 +111,15 @@ impl Store {
         let mut notes = Vec::new();
         let state = State::open(&folder, &mut notes)?;
         let holding = Mutex::new(hold::read(&folder, &mut notes)?);
+        let pauses = Mutex::new(pause::read(&folder, &mut notes)?);
         Ok(Self {
             path: state_dir.to_owned(),
+            host_root: PathBuf::from("/"),
             folder,
             blobs,
             state,
             holding,
+            pauses,
             quota,
             room: Mutex::new(room),
             notes,
@@ -117,6 +142,18 @@ impl Store {
         match Folder::named(state_dir) {
             Ok(folder) => state::peek(&folder),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Known::default()),
+            Err(source) => Err(StoreError::Peek { source }),
+        }
+    }
+
+    /// What the state folder of an agent that does not run says is paused.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn peek_pauses(state_dir: &Path) -> Result<Pauses, StoreError> {
+        match Folder::named(state_dir) {
+            Ok(folder) => pause::read(&folder, &mut Vec::new()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Pauses::default()),
             Err(source) => Err(StoreError::Peek { source }),
         }
     }

@@ -6,6 +6,7 @@
 
 mod counter;
 mod event;
+mod function;
 mod key;
 mod knob;
 mod offsets;
@@ -13,10 +14,11 @@ mod slot;
 
 pub use counter::Counter;
 pub use event::{Event, Kind};
+pub use function::{Function, MOST_PLACES, Parameter, Signature, Signatures};
 pub use key::{
-    INSIDE, Key, Learned, MAYBE_WORDS, NAME_HASH_START, NameKey, maybe_bit, name_hash,
+    INSIDE, Key, Learned, MAYBE_WORDS, NAME_HASH_START, NameKey, WHOLE, maybe_bit, name_hash,
     name_hash_step,
 };
 pub use knob::{Knobs, TICK_NS};
-pub use offsets::Offsets;
-pub use slot::{CANARY_SLOT, Level, SWEEP_SLOT, Slot};
+pub use offsets::{ABSENT, Offsets};
+pub use slot::{CANARY_SLOT, Level, MOUNT_SLOT, SWEEP_SLOT, Slot};

@@ -19,6 +19,19 @@ pub fn ids() -> (u32, u32) {
     ((both >> 32) as u32, both as u32)
 }
 
+/// The thread group that changes something; 0, nobody's number, where the kernel does it for somebody else.
+#[inline(always)]
+pub fn tgid(kind: Kind) -> u32 {
+    match Task::current().is_kernel_thread() {
+        Ok(false) => ids().0,
+        Ok(true) => 0,
+        Err(_) => {
+            count(kind, Counter::KernelRead);
+            ids().0
+        }
+    }
+}
+
 /// Whether the agent itself is running: the process with its number that started when it did, whatever it calls itself.
 #[inline(always)]
 pub fn is_agent() -> bool {
@@ -34,10 +47,17 @@ pub fn is_silent(slot: u32) -> bool {
     slot != CANARY_SLOT && is_agent()
 }
 
-/// An event with the actor filled in and all else zero. What cannot be read stays zero and is counted: an actor that is half known is still an event.
+/// An event with the actor filled in, where there is one, and all else zero. What cannot be read stays zero and is counted: an actor that is half known is still an event.
 #[inline(always)]
 pub fn event(kind: Kind) -> Event {
-    let (tgid, tid) = ids();
+    let tid = ids().1;
+    let tgid = tgid(kind);
+    if tgid == 0 {
+        return Event {
+            kind: kind as u32,
+            ..NOBODY
+        };
+    }
     let user = bpf_get_current_uid_gid();
     let start_ns = match Task::current().start_ns() {
         Ok(start) => start,

@@ -35,10 +35,11 @@ pub const NO_KEY: Key = Key {
 pub fn change(change: &Change) {
     // SAFETY: a helper without arguments.
     let now = unsafe { bpf_ktime_get_boot_ns() };
+    let tgid = actor::tgid(change.kind);
     if let Some(slot) = SLOTS.get_ptr_mut(change.slot) {
         // SAFETY: the pointer is into the array map. Fields are written without a lock: two CPUs at once may count one change too few.
         unsafe {
-            (*slot).tgid = actor::ids().0;
+            (*slot).tgid = tgid;
             (*slot).changed_ns = now;
             if change.level as u32 == Level::Done as u32 {
                 (*slot).changes += 1;
@@ -69,6 +70,19 @@ pub fn change(change: &Change) {
         change.slot,
         event.tgid
     );
+}
+
+/// A name was put, or taken away, by a call that is complete in itself.
+#[inline(always)]
+pub fn name(slot: u32, kind: Kind) {
+    change(&Change {
+        slot,
+        kind,
+        level: Level::Done,
+        key: NO_KEY,
+        writers: 0,
+        parent_name: 0,
+    });
 }
 
 /// Raises an object's mark; true when it rose, and so is worth a doorbell. Two CPUs at once may both see it rise, which costs a doorbell and hides nothing.
@@ -108,6 +122,35 @@ pub fn stirred(slot: u32, key: Key) {
         ..actor::NOBODY
     };
     send(&CHANGES, Kind::Write, &event, u64::from(BPF_RB_NO_WAKEUP));
+}
+
+/// Tells that a watched file was empty when it was opened to be read: once for each process and state of the file. Who has emptied it is not known.
+#[inline(always)]
+pub fn emptied(slot: u32, key: Key) {
+    let Some(state) = SLOTS.get_ptr(slot) else {
+        return;
+    };
+    // SAFETY: the pointer is into the array map; an aligned u64 is read whole.
+    let changes = unsafe { (*state).changes };
+    let seen = [actor::ids().0, slot, Kind::Attr as u32];
+    // SAFETY: the value is a plain u64.
+    if unsafe { LOADED.get(seen) }.is_some_and(|told| *told == changes) {
+        return;
+    }
+    // Not told again is the aim; where the table refuses, it is told again.
+    let _told_again = LOADED.insert(seen, changes, 0);
+    if !raise(slot, Level::Done) {
+        return;
+    }
+    let event = Event {
+        // SAFETY: a helper without arguments.
+        time_ns: unsafe { bpf_ktime_get_boot_ns() },
+        key,
+        slot,
+        kind: Kind::Attr as u32,
+        ..actor::NOBODY
+    };
+    send(&CHANGES, Kind::Attr, &event, u64::from(BPF_RB_FORCE_WAKEUP));
 }
 
 /// Tells the end of a process that had a watched file open for writing. Not tied to a slot: the agent knows whose end it waits for.

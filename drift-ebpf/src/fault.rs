@@ -13,6 +13,8 @@ pub enum Fault {
     User,
     /// The table of calls under way is full.
     CallsFull,
+    /// Memory of this processor was used by another program meanwhile.
+    Interrupted,
 }
 
 const _: () = assert!(size_of::<Result<(), Fault>>() <= 8);
@@ -43,6 +45,10 @@ pub fn finish(kind: Kind, result: Result<(), Fault>) -> u32 {
             Fault::Kernel => count(kind, Counter::KernelRead),
             Fault::User => {
                 count(kind, Counter::UserRead);
+                crate::emit::mark(SWEEP_SLOT);
+            }
+            Fault::Interrupted => {
+                count(kind, Counter::Interrupted);
                 crate::emit::mark(SWEEP_SLOT);
             }
             Fault::CallsFull => {

@@ -98,7 +98,10 @@ fn a_node_is_healthy_or_heals_or_holds_and_the_status_says_which() -> Result<()>
         "{said}"
     );
     let sensor = &said["sensor"];
-    ensure!(sensor["name"] == "tracepoint", "{said}");
+    ensure!(
+        sensor["name"] == "btf" || sensor["name"] == "tracepoint",
+        "{said}"
+    );
     ensure!(sensor["hooks_attached"].as_u64() > Some(0), "{said}");
     ensure!(said["last_full_scan"]["files"] == 2, "{said}");
     let a = scene.at("a.conf");

@@ -100,3 +100,68 @@ fn drifts_on_overlay_are_seen_and_healed_also_when_they_copy_up() -> Result<()> 
         },
     )
 }
+
+/// A file system on a loop device over the scene's tree.
+fn on_a_loop_device(scene: &Scene, kind: &str) -> Result<Mount> {
+    let image = scene.elsewhere().join("image");
+    // The smallest that all of them accept; what is not written takes no room.
+    fs::File::create(&image)?.set_len(400 << 20)?;
+    let image = image.display().to_string();
+    let quiet = if kind == "xfs" || kind == "ext4" {
+        "-q"
+    } else {
+        "--quiet"
+    };
+    tool(&format!("mkfs.{kind}"), &[quiet, &image])?;
+    mount(&["-t", kind, "-o", "loop", &image], &scene.tree())
+}
+
+/// Whether this machine can make and mount one; where not, the test is skipped with the reason.
+fn has_file_system(test: &str, kind: &str) -> bool {
+    let known = fs::read_to_string("/proc/filesystems").is_ok_and(|all| {
+        all.lines()
+            .any(|line| line.split('\t').next_back() == Some(kind))
+    });
+    let reason = if !known {
+        format!("this kernel has no {kind}")
+    } else if !Command::new(format!("mkfs.{kind}"))
+        .arg(if kind == "btrfs" { "--version" } else { "-V" })
+        .stdout(std::process::Stdio::null())
+        .stderr(std::process::Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
+    {
+        format!("not installed: mkfs.{kind}")
+    } else {
+        return true;
+    };
+    drift_tests::skip::skip(test, &reason);
+    false
+}
+
+#[test]
+fn drifts_on_ext4_are_seen_and_healed() -> Result<()> {
+    const TEST: &str = "drifts_on_ext4_are_seen_and_healed";
+    if !has_file_system(TEST, "ext4") {
+        return Ok(());
+    }
+    check(TEST, |scene| on_a_loop_device(scene, "ext4"))
+}
+
+#[test]
+fn drifts_on_xfs_are_seen_and_healed() -> Result<()> {
+    const TEST: &str = "drifts_on_xfs_are_seen_and_healed";
+    if !has_file_system(TEST, "xfs") {
+        return Ok(());
+    }
+    check(TEST, |scene| on_a_loop_device(scene, "xfs"))
+}
+
+#[test]
+fn drifts_on_btrfs_are_seen_and_healed() -> Result<()> {
+    const TEST: &str = "drifts_on_btrfs_are_seen_and_healed";
+    if !has_file_system(TEST, "btrfs") {
+        return Ok(());
+    }
+    check(TEST, |scene| on_a_loop_device(scene, "btrfs"))
+}

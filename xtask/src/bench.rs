@@ -2,6 +2,7 @@
 
 mod calls;
 mod floor;
+mod heal;
 mod measure;
 mod noise;
 mod observer;
@@ -17,6 +18,7 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask bench scan            drift-agent check of 100,000 files, beside b3sum and AIDE
   cargo xtask bench scan -o json    the same for a program
+  sudo -E cargo xtask bench heal    one file and a version of 100, beside the disk's own time
   sudo -E cargo xtask bench overhead   what being watched adds to system calls
   sudo -E cargo xtask bench noise      drift while files that nobody declared are opened all the time";
 
@@ -31,6 +33,10 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Bench {
     Scan(scan::Args),
+    Heal(heal::Args),
+    /// The least that heals: what `heal` measures the agent against.
+    #[command(hide = true)]
+    Healer(heal::healer::Args),
     Overhead(overhead::Args),
     Noise(noise::Args),
     /// The least that a scan can cost: what `scan` measures the others against.
@@ -47,6 +53,8 @@ enum Bench {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.bench {
         Bench::Scan(args) => scan::run(args),
+        Bench::Heal(args) => heal::run(args),
+        Bench::Healer(args) => heal::healer::run(args),
         Bench::Floor(args) => floor::run(args),
         Bench::Overhead(args) => overhead::run(args),
         Bench::Noise(args) => noise::run(args),

@@ -89,8 +89,7 @@ impl Check {
             Check::ClippyKernel => cargo("lint the kernel programs")
                 .args(["clippy", "--package", "drift-ebpf", "--", "-D", "warnings"])
                 .run(),
-            // The other kernels have a command of their own, `cargo xtask vmtest`, until a whole run of it was seen on a machine with nothing else to do.
-            Check::Test => test::run(&test::Args::without_other_kernels()),
+            Check::Test => test::run(&test::Args::for_ci()),
             Check::Demo => demo::run(&demo::Args::for_ci()),
         }
     }

@@ -54,16 +54,19 @@ pub(crate) struct Args {
     /// Do not boot other kernels.
     #[arg(long)]
     no_vmtest: bool,
+    /// The other kernels that are booted; none named: all.
+    #[arg(skip)]
+    kernels: Vec<String>,
     /// Passed on to `cargo test`.
     #[arg(last = true)]
     args: Vec<OsString>,
 }
 
 impl Args {
-    /// All tests of this machine's kernel.
-    pub(crate) fn without_other_kernels() -> Self {
+    /// All tests of this machine's kernel, and the kernel tier in the oldest and the newest of the others: what differs between kernels differs there.
+    pub(crate) fn for_ci() -> Self {
         Self {
-            no_vmtest: true,
+            kernels: vmtest::extremes(),
             ..Self::default()
         }
     }
@@ -124,7 +127,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut counts = counts.without(skips.len());
     let mut kernels_failed = false;
     if args.is_everything() {
-        let table = other_kernels(&workspace, &mut skips);
+        let table = other_kernels(&workspace, &args.kernels, &mut skips);
         if let Some(table) = table {
             println!("\n{table}");
             kernels_failed = table.has_failed();
@@ -151,8 +154,12 @@ impl Args {
 }
 
 /// The kernel tier in other kernels; `None`: not here, and the reason is among the skips.
-fn other_kernels(workspace: &Workspace, skips: &mut Vec<Skip>) -> Option<vmtest::Table> {
-    let reason = match vmtest::all(workspace, &vmtest::Args::default()) {
+fn other_kernels(
+    workspace: &Workspace,
+    kernels: &[String],
+    skips: &mut Vec<Skip>,
+) -> Option<vmtest::Table> {
+    let reason = match vmtest::all(workspace, &vmtest::Args::of(kernels)) {
         Ok(Ok(table)) => return Some(table),
         Ok(Err(reason)) => reason,
         // No network, most likely.
@@ -166,7 +173,7 @@ fn other_kernels(workspace: &Workspace, skips: &mut Vec<Skip>) -> Option<vmtest:
 }
 
 /// Installs what is missing, where that is possible; gives what is still missing.
-fn install_programs() -> Vec<&'static str> {
+pub(crate) fn install_programs() -> Vec<&'static str> {
     let missing = || {
         PROGRAMS
             .into_iter()

@@ -13,7 +13,17 @@ mod sources;
 mod tools;
 mod verdict;
 
-use std::{collections::BTreeSet, ffi::OsString, fs, path::PathBuf, time::Instant};
+use std::{
+    collections::BTreeSet,
+    ffi::OsString,
+    fs,
+    path::{Path, PathBuf},
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
+    time::Instant,
+};
 
 use anyhow::{Context as _, Result, bail};
 
@@ -61,8 +71,31 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
+impl Args {
+    /// All tests, under each sensor, in these kernels.
+    pub(crate) fn of(kernels: &[String]) -> Self {
+        Self {
+            kernel: kernels.to_vec(),
+            ..Self::default()
+        }
+    }
+}
+
+/// The oldest and the newest kernel.
+pub(crate) fn extremes() -> Vec<String> {
+    let names = kernel::names();
+    [names.first(), names.last()]
+        .into_iter()
+        .flatten()
+        .map(|name| (*name).to_owned())
+        .collect()
+}
+
 /// As `drift-agent run --sensor` takes them.
-const SENSORS: [&str; 1] = ["tracepoint"];
+const SENSORS: [&str; 2] = ["btf", "tracepoint"];
+
+/// Guests that run at a time.
+const GUESTS: usize = 2;
 
 /// Which test binaries are run in a guest: the tier of that prefix.
 const TIER: &str = "kernel_";
@@ -113,25 +146,61 @@ pub(crate) fn all(workspace: &Workspace, args: &Args) -> Result<Result<Table, St
     let logs = workspace.target.join("vmtest");
     fs::create_dir_all(&logs).with_context(|| format!("making {}", logs.display()))?;
     let mut table = Table::default();
+    let mut to_boot = Vec::new();
     for series in kernels(&args.kernel) {
-        let kernel = match Kernel::ensure(series, &archive)? {
-            Ok(kernel) => kernel,
-            Err(reason) => {
-                table.add(Run::not_booted(series.name, &wanted, &reason));
-                continue;
-            }
-        };
-        let start = Instant::now();
-        eprintln!("==> boot {} ({})", series.name, kernel.package);
-        let said = boot::boot(&tools, &kernel, &base, folder.path(), &logs)?;
-        eprintln!("    {:.1} s", start.elapsed().as_secs_f64());
-        if !args.command.is_empty() {
-            println!("{}", said.tests);
-            continue;
+        match Kernel::ensure(series, &archive, &tools)? {
+            Ok(kernel) => to_boot.push((series, kernel)),
+            Err(reason) => table.add(Run::not_booted(series.name, &wanted, &reason)),
         }
-        table.add(Run::read(series.name, &wanted, &said));
+    }
+    let boot = |kernel: &Kernel| {
+        let start = Instant::now();
+        eprintln!("==> boot {} ({})", kernel.name, kernel.package);
+        let said = boot::boot(&tools, kernel, &base, folder.path(), &logs);
+        eprintln!(
+            "    {}: {:.1} s",
+            kernel.name,
+            start.elapsed().as_secs_f64()
+        );
+        said
+    };
+    for ((series, _), said) in to_boot
+        .iter()
+        .zip(side_by_side(&to_boot, |(_, kernel)| boot(kernel)))
+    {
+        let said = said?;
+        if args.command.is_empty() {
+            table.add(Run::read(series, &wanted, &said));
+        } else {
+            println!("{}: {}", series.name, said.tests);
+        }
     }
     Ok(Ok(table))
+}
+
+/// Does all of it, [`GUESTS`] at a time; what comes out is in the order of what went in.
+fn side_by_side<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let next = AtomicUsize::new(0);
+    let done: Mutex<Vec<(usize, R)>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for _ in 0..GUESTS {
+            scope.spawn(|| {
+                loop {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(one) = all.get(index) else {
+                        break;
+                    };
+                    let result = work(one);
+                    done.lock()
+                        .unwrap_or_else(PoisonError::into_inner)
+                        .push((index, result));
+                }
+            });
+        }
+    });
+    let mut done = done.into_inner().unwrap_or_else(PoisonError::into_inner);
+    done.sort_by_key(|(index, _)| *index);
+    done.into_iter().map(|(_, result)| result).collect()
 }
 
 fn kernels(names: &[String]) -> impl Iterator<Item = &'static Series> {
@@ -155,8 +224,13 @@ fn vmtest_folder(workspace: &Workspace) -> PathBuf {
 
 /// Builds the tests and gives the binaries of the tier.
 fn build_tests(workspace: &Workspace) -> Result<Vec<PathBuf>> {
-    let said = Step::cargo("build the tests")
-        .args(["test", "--package", "drift-tests", "--no-run"])
+    let tier = tier(&workspace.root.join("tests/tests"))?;
+    let said = tier
+        .iter()
+        .fold(
+            Step::cargo("build the tests").args(["test", "--package", "drift-tests", "--no-run"]),
+            |step, test| step.args(["--test", test]),
+        )
         .args(["--message-format", "json-render-diagnostics"])
         .env("DRIFT_PROBES", workspace.probes())
         .current_dir(&workspace.root)
@@ -164,6 +238,18 @@ fn build_tests(workspace: &Workspace) -> Result<Vec<PathBuf>> {
     let tests = binaries(&said);
     anyhow::ensure!(!tests.is_empty(), "cargo named no test binary {TIER}*");
     Ok(tests)
+}
+
+/// The names of the tier's tests.
+fn tier(folder: &Path) -> Result<Vec<String>> {
+    let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
+    let mut names: Vec<String> = entries
+        .flatten()
+        .filter_map(|entry| Some(entry.path().file_stem()?.to_str()?.to_owned()))
+        .filter(|name| name.starts_with(TIER))
+        .collect();
+    names.sort();
+    Ok(names)
 }
 
 /// From Cargo's messages, one JSON value a line.
@@ -197,9 +283,19 @@ not json
     }
 
     #[test]
+    fn guests_run_side_by_side_and_answer_in_their_order() {
+        let all: Vec<u64> = (0..7).collect();
+        assert_eq!(
+            side_by_side(&all, |number| number * 2),
+            [0, 2, 4, 6, 8, 10, 12]
+        );
+    }
+
+    #[test]
     fn no_name_means_all_and_each_name_means_itself() {
         assert_eq!(sensors(&[]), SENSORS);
         assert_eq!(kernels(&[]).count(), KERNELS.len());
+        assert_eq!(extremes(), ["5.10", "7.3"]);
         let names: Vec<&str> = kernels(&["6.1".to_owned()])
             .map(|series| series.name)
             .collect();

@@ -4,20 +4,22 @@ mod cache;
 
 use std::{
     collections::HashMap,
-    io::{self, IsTerminal, Write},
-    path::{Path, PathBuf},
+    io::{self, IsTerminal},
+    path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use serde_json::Value;
 
 use self::cache::Cache;
+use super::{format::Format, root::HostRoot};
 use crate::{
     compare::{self, Drift},
     declare::{self, Declared, Severity},
-    observe::{Host, Look, Pace, Row, Seen, scan},
+    observe::{Look, Pace, Row, Seen, scan},
     pipeline::{also_declared, declared_side, detail, observed_side},
     report::{Cause, Event, Output, Record, Reporter},
 };
@@ -32,6 +34,8 @@ pub struct Check {
     /// Folder of policy files (*.yaml, *.yml).
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
+    #[command(flatten)]
+    root: HostRoot,
     /// Read every file. Otherwise those whose inode, owner, mode, size and times are all as an earlier check has seen them are not read again.
     #[arg(long)]
     full: bool,
@@ -44,9 +48,9 @@ pub struct Check {
     /// Run only when nobody else wants the processors, and come last at the disk (nice 19).
     #[arg(long)]
     idle: bool,
-    /// A table for people, one JSON record a line (docs/record.schema.json), or one JSON array of records.
-    #[arg(short, long, value_enum, default_value_t = OutputArg::Table)]
-    output: OutputArg,
+    /// A table for people; records (docs/record.schema.json) for programs.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 const EXAMPLES: &str = "\
@@ -62,13 +66,6 @@ Examples:
   drift-agent check --policies policies
   drift-agent check --policies policies --full --idle --rate 2000
   drift-agent check --policies policies -o json | jq '.[].path'";
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum OutputArg {
-    Table,
-    Jsonl,
-    Json,
-}
 
 /// A scan that takes longer than this shows how far it is, on a terminal.
 const LONG: Duration = Duration::from_secs(1);
@@ -89,6 +86,7 @@ impl Check {
     pub fn run(self) -> Result<ExitCode> {
         let Check {
             policies,
+            root,
             full,
             cache,
             rate,
@@ -100,11 +98,11 @@ impl Check {
         }
         let cache = Cache::of(&policies, cache);
         let kept = cache.declared();
-        let snapshot = match declare::load_digests(&policies, Path::new("/"), kept.as_deref()) {
+        let snapshot = match declare::load_digests(&policies, &root.path, kept.as_deref()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
-        let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+        let host = root.host()?;
         let seen = if full { Seen::default() } else { cache.seen() };
         let began = SystemTime::now();
         let start = Instant::now();
@@ -134,9 +132,12 @@ impl Check {
             .filter_map(|(_, told)| Some((*told.record?, told.inode)));
         let records = with_same_inodes(found.collect());
         match output {
-            OutputArg::Json => json(&records)?,
-            OutputArg::Jsonl => say(&records, Output::Jsonl)?,
-            OutputArg::Table => {
+            Format::Json | Format::Yaml => {
+                let values = values(&records)?;
+                super::policy::print(&output.print(values, String::new))?;
+            }
+            Format::Jsonl => say(&records, Output::Jsonl)?,
+            Format::Table => {
                 say(&records, Output::Table)?;
                 let summary = summary(snapshot.files.len(), &records, unread, took);
                 super::policy::print(&summary)?;
@@ -248,20 +249,12 @@ fn say(records: &[Record], output: Output) -> Result<()> {
     Ok(())
 }
 
-fn json(records: &[Record]) -> Result<()> {
+fn values(records: &[Record]) -> Result<Vec<Value>> {
     let node = node();
-    let mut out = io::stdout().lock();
-    let mut text = String::from("[");
-    for (index, record) in records.iter().enumerate() {
-        text.push_str(if index == 0 { "\n" } else { ",\n" });
-        text.push_str(record.line(&node)?.trim_end());
-    }
-    text.push_str("\n]\n");
-    match out.write_all(text.as_bytes()) {
-        // That nobody reads on is no failure.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
-    }
+    let lines = records.iter().map(|record| record.line(&node));
+    lines
+        .map(|line| Ok(serde_json::from_str(&line?)?))
+        .collect()
 }
 
 fn summary(files: usize, records: &[Record], unread: usize, took: Duration) -> String {

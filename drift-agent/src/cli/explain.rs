@@ -1,28 +1,28 @@
 //! `drift-agent explain`: all there is to say of one path.
 //!
-//! What is said comes from the policies and from a look at the path. What only a running agent knows (who changed it, what holds a heal back
-//! just now) has no place here yet.
+//! What is said comes from the policies, from a look at the path, and from what the agent keeps in its state folder.
 
 mod declared;
+mod kept;
 mod undeclared;
 
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
+    time::SystemTime,
 };
 
 use anyhow::{Context, Result};
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use super::format::Format;
-use crate::{
-    declare::{self, Holds, Names},
-    observe::Host,
-};
+use self::kept::Kept;
+use super::{format::Format, root::HostRoot, state::StateFolder};
+use crate::declare::{self, Declared, Mode, Names};
 
 /// Say what is declared of a path and where, what is there, what differs, and what healing would do.
 ///
+/// Where an agent has run: what holds healing back just now, and who changed the path last.
 /// Of a path that no policy declares it says which directory's rules hold for it. Needs no running agent and no root, and changes nothing;
 /// of contents it shows what `redact` of the path allows.
 #[derive(Debug, Args)]
@@ -33,6 +33,10 @@ pub(super) struct Explain {
     /// Folder of policy files (*.yaml, *.yml).
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
+    #[command(flatten)]
+    root: HostRoot,
+    #[command(flatten)]
+    state: StateFolder,
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -51,6 +55,22 @@ struct Explanation {
     status: u8,
 }
 
+impl Explanation {
+    /// Adds what people hold healing back with, where this path would be healed.
+    fn held(&mut self, state: &Path, declared: &Declared) {
+        let stops = super::pause::known(state);
+        let stop = stops.of(&declared.policy, SystemTime::now());
+        if let Some(stop) = stop.filter(|_| declared.on_drift == Mode::Heal) {
+            self.text += &format!(
+                "healing is held: {} ({})\n",
+                stop.message,
+                stop.kind.reason()
+            );
+            self.value["stop"] = json!({"reason": stop.kind.reason(), "message": stop.message});
+        }
+    }
+}
+
 impl Explain {
     /// Runs the command.
     ///
@@ -60,10 +80,14 @@ impl Explain {
         let Explain {
             path,
             policies,
+            root,
+            state,
             output,
         } = self;
+        let state = state.path()?;
+        let kept = Kept::of(&state);
         let path = std::path::absolute(path).context("a path without a name")?;
-        let snapshot = match declare::load(&policies, Path::new("/"), None, &Holds::new()) {
+        let snapshot = match declare::load(&policies, &root.path, None, &kept.holds()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
@@ -72,15 +96,20 @@ impl Explain {
             .binary_search_by(|file| file.path.as_path().cmp(&path));
         let explanation = match found {
             Ok(index) => {
-                let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
-                let names = Names::of(Path::new("/"));
-                declared::explain(
+                let host = root.host()?;
+                let names = Names::of(&root.path);
+                let declared = &snapshot.files[index];
+                let of_path = kept.of_path(&state, declared);
+                let mut explanation = declared::explain(
                     &snapshot,
-                    &snapshot.files[index],
+                    declared,
                     &host.holding(),
                     &names,
                     &policies,
-                )
+                    &of_path,
+                );
+                explanation.held(&state, declared);
+                explanation
             }
             Err(_) => undeclared::explain(&snapshot, &path),
         };

@@ -5,7 +5,7 @@ use std::{
     io::{self, IsTerminal},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result, bail};
@@ -16,18 +16,21 @@ use tokio::sync::mpsc;
 
 use super::{
     duration::{duration, interval},
+    root::HostRoot,
     size::quota,
     state::StateFolder,
 };
 use crate::{
     declare::{self, Basis, Mode, Rejected, Snapshot},
     heal,
+    kept::Unusable,
     observe::{Host, Objects},
     pipeline::{self, Parts},
     probe::{Probe, ProbeSettings, Refused},
     report::{OtlpSettings, Output, Reporter},
     serve,
     settings::{Sensor, Settings},
+    stop::{BREAK_GLASS, Files, Stops},
     store::{Bounds, Store},
     switch,
 };
@@ -44,6 +47,8 @@ pub struct Run {
     policies: PathBuf,
     #[command(flatten)]
     state: StateFolder,
+    #[command(flatten)]
+    root: HostRoot,
     /// What to do on drift, whatever the policies say.
     #[arg(long, value_enum)]
     mode: Option<ModeArg>,
@@ -56,6 +61,12 @@ pub struct Run {
     /// How often the agent changes a file of its own to know that it would hear a change.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = self_test_interval)]
     self_test: Duration,
+    /// Let the periodic scans look at no more than this many paths a second. Changes that probes see are looked at at once all the same.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    scan_rate: Option<u32>,
+    /// Let the periodic scans run only when nobody else wants the processors, and come last at the disk (nice 19).
+    #[arg(long)]
+    scan_idle: bool,
     /// How long everything a version declares must have stayed as declared before it counts as the last known good one.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     soak: Duration,
@@ -69,6 +80,12 @@ pub struct Run {
     /// A table for people, or one JSON record a line (docs/record.schema.json).
     #[arg(short, long, value_enum, default_value_t = OutputArg::Table)]
     output: OutputArg,
+    /// The file that stops all healing for an hour, or for as long as it says (docs/brakes.md).
+    #[arg(long, value_name = "PATH", default_value = BREAK_GLASS)]
+    break_glass: PathBuf,
+    /// A program that `afterHeal` of a policy may run. May be given more than once; without it none is run.
+    #[arg(long = "allow-command", value_name = "PATH", value_parser = absolute)]
+    allowed_commands: Vec<PathBuf>,
     /// File to create when the probes are attached and everything was looked at once; removed at the end.
     #[arg(long, value_name = "PATH")]
     ready_file: Option<PathBuf>,
@@ -81,7 +98,8 @@ const EXAMPLES: &str = "\
 Examples:
   sudo drift-agent run --policies policies
   sudo drift-agent run --policies policies --mode heal
-  drift-agent run --policies policies --sensor scan --scan-interval 5s -o jsonl";
+  drift-agent run --policies policies --sensor scan --scan-interval 5s -o jsonl
+  sudo drift-agent run --policies policies --scan-interval 1h --scan-idle --scan-rate 2000";
 
 /// Requests that wait for the pipeline.
 const REQUESTS: usize = 8;
@@ -96,9 +114,11 @@ enum ModeArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SensorArg {
-    /// Kernel probes where they run, else scanning.
+    /// The first of the others that this kernel lets run.
     Auto,
-    /// Kernel probes, or not at all.
+    /// Probes on the kernel's own functions, or not at all: system calls that change no file pay nothing.
+    Btf,
+    /// Probes on the tracepoints of system calls, or not at all.
     Tracepoint,
     /// Scanning alone: cannot say who.
     Scan,
@@ -117,31 +137,40 @@ impl Run {
         let Run {
             policies,
             state,
+            root,
             mode,
             sensor,
             scan_interval,
             self_test,
+            scan_rate,
+            scan_idle,
             soak,
             store_quota,
             ring,
             output,
+            break_glass,
+            allowed_commands,
             ready_file,
             debug_probes,
         } = self;
         let settings = Settings {
             policies,
             state: state.path()?,
+            host_root: root.path.clone(),
             mode: mode.map(|mode| match mode {
                 ModeArg::Observe => Mode::Observe,
                 ModeArg::Heal => Mode::Heal,
             }),
             sensor: match sensor {
                 SensorArg::Auto => Sensor::Auto,
+                SensorArg::Btf => Sensor::Btf,
                 SensorArg::Tracepoint => Sensor::Tracepoint,
                 SensorArg::Scan => Sensor::Scan,
             },
             scan_interval,
             self_test,
+            scan_rate,
+            scan_idle,
             soak,
             store_quota,
             ring,
@@ -149,24 +178,26 @@ impl Run {
                 OutputArg::Table => Output::Table,
                 OutputArg::Jsonl => Output::Jsonl,
             },
+            break_glass,
+            allowed_commands,
             ready_file,
             debug_probes,
         };
-        start(settings)
+        start(settings, root.host()?)
     }
 }
 
-fn start(settings: Settings) -> Result<()> {
+fn start(settings: Settings, host: Host) -> Result<()> {
     let otlp = OtlpSettings::from_env()?;
     // One agent for a state folder: two would heal against each other.
     let _lock = lock(&settings.state)?;
-    let store = Store::open(&settings.state, settings.store_quota)?;
+    let store = Store::open(&settings.state, settings.store_quota)?.rooted(&settings.host_root);
     for note in store.notes() {
         eprintln!("{note}.");
     }
-    let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+    let host = mind_places(host, &settings)?;
     let recovered = recover(&host, &store);
-    let (outcome, basis) = look(&host, &store, &settings);
+    let (outcome, basis, waits) = look(&host, &store, &settings);
     let (snapshot, rejected) = match outcome {
         Ok(snapshot) => (snapshot, None),
         Err(rejected) => (last_good(&store, &settings, &rejected)?, Some(rejected)),
@@ -210,12 +241,30 @@ fn start(settings: Settings) -> Result<()> {
             snapshot,
             basis,
             rejected,
+            waits,
             probe,
             asked,
         })
         .await
         .map_err(anyhow::Error::from)
     })
+}
+
+/// Takes up where declared paths were when they were declared.
+fn mind_places(host: Host, settings: &Settings) -> Result<Host> {
+    let host = host
+        .minding_places(&settings.host_root)
+        .context("cannot read the table of mounts of the host's root directory")?;
+    if let Some(Err(error)) = host
+        .places()
+        .map(|places| places.resume(&settings.state.join("places")))
+        && !matches!(error, Unusable::Absent)
+    {
+        eprintln!(
+            "degraded: where declared paths were is not known ({error}): what is mounted over them now counts as declared."
+        );
+    }
+    Ok(host)
 }
 
 /// What a crash has left of a change of versions is dropped, or brought to its end. False: something is left to do.
@@ -240,23 +289,45 @@ fn recover(host: &Host, store: &Store) -> bool {
     }
 }
 
-/// What the policy folder declares now. Versions that it has changed while no agent ran are changed first, whole or not at all.
-fn look(host: &Host, store: &Store, settings: &Settings) -> (Result<Snapshot, Rejected>, Basis) {
+/// What the policy folder declares now. Versions that it has changed while no agent ran are changed first, whole or not at all; `true`: they wait, and what was
+/// active before still is.
+fn look(
+    host: &Host,
+    store: &Store,
+    settings: &Settings,
+) -> (Result<Snapshot, Rejected>, Basis, bool) {
     let (policies, mode) = (&settings.policies, settings.mode);
-    let (outcome, basis) = store.look(policies, Path::new("/"), mode);
+    let (outcome, basis) = store.look(policies, store.host_root(), mode);
     let Ok(snapshot) = &outcome else {
-        return (outcome, basis);
+        return (outcome, basis, false);
     };
     let Some(before) = switch::before_the_stop(store, policies, mode, snapshot) else {
-        return (outcome, basis);
+        return (outcome, basis, false);
     };
     let moves = switch::moved(&before, snapshot);
     let versions = switch::shown(&moves);
+    let stops = Stops {
+        files: Files::of(&settings.state, &settings.break_glass).look(),
+        pauses: store.pauses(),
+    };
+    let now = SystemTime::now();
+    let moved = |policy: &str| moves.iter().any(|moved| moved.policy == policy);
+    let mut policies_moved = snapshot
+        .policies
+        .iter()
+        .filter(|policy| moved(&policy.name));
+    if let Some(stop) = policies_moved.find_map(|policy| stops.of(policy, now)) {
+        eprintln!(
+            "{versions}, changed while no agent ran, waits: {}.",
+            stop.message
+        );
+        return (Ok(before), basis, true);
+    }
     match switch::perform(host, store, &before, snapshot, &moves, store.holding()) {
         Ok(switched) => {
             let came = switched.sentence();
             eprintln!("Changed while no agent ran: {versions} ({came}).");
-            (outcome, basis)
+            (outcome, basis, false)
         }
         Err(error) => {
             eprintln!(
@@ -264,9 +335,10 @@ fn look(host: &Host, store: &Store, settings: &Settings) -> (Result<Snapshot, Re
             );
             if let Err(error) = switch::hold_back(store, snapshot, &moves, &error) {
                 eprintln!("degraded: that is not kept: {error}");
-                return (outcome, basis);
+                return (outcome, basis, false);
             }
-            store.look(policies, Path::new("/"), mode)
+            let (outcome, basis) = store.look(policies, store.host_root(), mode);
+            (outcome, basis, false)
         }
     }
 }
@@ -286,7 +358,7 @@ fn last_good(store: &Store, settings: &Settings, rejected: &Rejected) -> Result<
     let shown = restored.folder.display();
     match declare::load(
         &restored.folder,
-        Path::new("/"),
+        store.host_root(),
         settings.mode,
         &store.holds(),
     ) {
@@ -308,19 +380,20 @@ fn last_good(store: &Store, settings: &Settings, rejected: &Rejected) -> Result<
 
 /// Loads the probes, as far as the sensor that was asked for wants them. `Ok(Err(_))`: going on by scanning, and why.
 fn sense(settings: &Settings, snapshot: &Snapshot) -> Result<Result<Probe, String>> {
-    if settings.sensor == Sensor::Scan {
+    let Ok(sensor) = settings.sensor.probes() else {
         return Ok(Err("asked for with --sensor scan".to_owned()));
-    }
+    };
     let loaded = Probe::load(ProbeSettings {
+        sensor,
         objects: Objects::new(&snapshot.files).count(),
         ring: settings.ring,
         debug: settings.debug_probes,
     });
     match loaded {
         Ok(probe) => Ok(Ok(probe)),
-        Err(refused) if settings.sensor == Sensor::Tracepoint => {
+        Err(refused) if settings.sensor != Sensor::Auto => {
             bail!(
-                "no probes ({}): {refused}. Without them: --sensor scan",
+                "no probes ({}): {refused}. What runs here: drift-agent probe. Without probes: --sensor scan",
                 refused.reason()
             )
         }
@@ -367,6 +440,14 @@ pub(super) fn lock(state: &Path) -> Result<File> {
             state.display()
         ),
         Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
+    }
+}
+
+fn absolute(text: &str) -> Result<PathBuf, String> {
+    if text.starts_with('/') {
+        Ok(text.into())
+    } else {
+        Err("the whole path, as in /usr/sbin/nginx".to_owned())
     }
 }
 

@@ -9,7 +9,7 @@ use std::{
 use drift_common::policy;
 
 use super::{
-    ActivePolicy, Backoff, Compare, Content, Declared, FinalNewline, Guard, Link, Mode, Position,
+    ActivePolicy, Backoff, Compare, Content, Declared, Evidence, Guard, Heed, Link, Mode, Position,
     Severity, Target, Through,
 };
 use crate::compare::structured::{Absence, Format, Keys, Meaning, Rules};
@@ -33,6 +33,7 @@ pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
                 fight: None,
                 ..Guard::default()
             },
+            evidence: Evidence::default(),
         }),
         target,
         mode: None,
@@ -41,6 +42,7 @@ pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
         attributes: super::Attributes::default(),
         on_drift: Mode::Heal,
         severity: Severity::default(),
+        after_heal: Vec::new(),
         at: Position {
             file: Arc::from(Path::new("p.yaml")),
             line: 1,
@@ -61,7 +63,7 @@ pub(crate) fn structured(format: Format, content: &str, manage: &[&str]) -> Targ
         absent: Absence::default(),
         keys: Keys::default(),
     };
-    let understood = Rules::of(&rules, FinalNewline::Exact).expect("pointers");
+    let understood = Rules::of(&rules, Heed::Exact, Heed::Exact).expect("pointers");
     let meaning = Meaning::of(format, understood, content.as_bytes()).expect("it parses");
     Target::File(Content {
         compare: Compare::Structured(Box::new(rules)),

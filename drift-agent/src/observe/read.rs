@@ -6,12 +6,17 @@
 mod hash;
 mod host;
 mod list;
+mod mounts;
+mod observed;
+mod places;
 mod stat;
 pub mod take;
 mod way;
 
 pub use host::Host;
 pub use list::Unexpected;
+pub use observed::{Found, Held, Known, Observed};
+pub use places::Places;
 pub use stat::{Stat, Times};
 
 use std::{
@@ -20,23 +25,25 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
     os::unix::ffi::OsStringExt,
+    path::Path,
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
-use drift_common::abi::Key;
 use rustix::{
-    fs::{Mode, OFlags, openat2, readlinkat},
+    fs::{Mode, OFlags, fdatasync, openat2, readlinkat},
     io::Errno,
 };
 
 use self::{
-    hash::{Buffer, hash},
+    hash::{Buffer, Wanted, hash},
     host::STRAIGHT,
     list::list,
     stat::{stat_at, stat_of},
 };
 use super::{
-    attribute::{Place, Reading, read_all as read_attributes},
+    attribute::{Place, read_all as read_attributes},
     seen::{self, Seen},
 };
 use crate::{
@@ -46,85 +53,12 @@ use crate::{
     report::FileType,
 };
 
+/// Looks at a file that somebody is writing, and the time between them.
+const LOOKS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// Reads that may disagree before the verdict is [`Found::Unstable`].
 const TRIES: usize = 4;
-
-/// What stands at the path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
-    /// Nothing; or a directory on the way does not exist.
-    Absent,
-    /// A symbolic link that is not as declared, or something that is no directory, stands in the way: the path leads elsewhere.
-    Relocated,
-    /// It is there and cannot be read, and why.
-    Unreadable(io::ErrorKind),
-    /// No two looks agreed.
-    Unstable,
-    /// A symbolic link, and what it holds, which is a text and not a path: see [`Target::Symlink`].
-    Link(OsString),
-    /// A directory where one is declared, and what may not be in it.
-    Directory(Unexpected),
-    /// Something of another type than is declared.
-    Other(FileType),
-    /// A regular file; `None` where it is too large to read.
-    File(Option<blake3::Hash>),
-}
-
-/// One observed.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Observed {
-    pub found: Found,
-    /// Digest of a file's content without its final line end.
-    pub body: Option<blake3::Hash>,
-    /// The bytes that were hashed, where they are needed and are not as declared.
-    pub held: Option<Held>,
-    /// Of what stands there itself, not of what a link leads to.
-    pub stat: Option<Stat>,
-    /// What stands in each of the declared extended attributes.
-    pub attributes: Vec<Reading>,
-    /// The kernel's name of the file and of its directory, where probes tell it.
-    pub known: Known,
-    /// How many had the file open for writing, where probes tell it.
-    pub writers: u32,
-}
-
-impl Observed {
-    pub(super) fn nothing() -> Self {
-        Self {
-            found: Found::Absent,
-            body: None,
-            held: None,
-            stat: None,
-            attributes: Vec::new(),
-            known: Known::default(),
-            writers: 0,
-        }
-    }
-}
-
-/// What a file held, as it was read: to be compared, edited or redacted, and never to be shown as it is.
-#[derive(Clone, PartialEq, Eq)]
-pub struct Held(Arc<[u8]>);
-
-impl Held {
-    #[must_use]
-    pub fn bytes(&self) -> &[u8] {
-        &self.0
-    }
-}
-
-impl std::fmt::Debug for Held {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Held({} bytes)", self.0.len())
-    }
-}
-
-/// The inodes under which the kernel half knows a path.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Known {
-    pub file: Option<Key>,
-    pub parent: Option<Key>,
-}
 
 /// Called when the path's inodes are known and before anything is hashed, so that a change during the read rings.
 pub type Rekey<'a> = &'a mut dyn FnMut(&Known);
@@ -137,6 +71,21 @@ pub fn observe(
     rekey: Rekey<'_>,
 ) -> Observed {
     Reader::new(host).observe(declared, watch, rekey)
+}
+
+/// Looks at one declared path, and again after a while where somebody is writing to it: for who has no doorbell to wait for.
+#[must_use]
+pub fn observe_at_rest(host: &Host, declared: &Declared) -> Observed {
+    let mut reader = Reader::new(host);
+    let mut observed = reader.observe(declared, None, &mut |_| {});
+    for _ in 1..LOOKS {
+        if observed.found != Found::Unstable {
+            break;
+        }
+        thread::sleep(PAUSE);
+        observed = reader.observe(declared, None, &mut |_| {});
+    }
+    observed
 }
 
 /// Looks at one path after the other, and uses again what it needs for that.
@@ -292,17 +241,32 @@ impl<'h> Reader<'h> {
             Ok(parent) => parent,
             Err(error) => {
                 observed.found = in_the_way(error);
+                if error == Errno::XDEV {
+                    observed.on_top = self.on_top(declared.real());
+                }
                 rekey(&observed.known);
                 return observed;
             }
         };
         observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
+        if let Some(places) = self.host.places()
+            && !places.is_own(declared.real(), parent.as_fd(), name)
+        {
+            observed.found = Found::Relocated;
+            observed.on_top = self.on_top(declared.real());
+            rekey(&observed.known);
+            return observed;
+        }
         self.at(parent.as_fd(), name, declared, watch, rekey, &mut observed);
         // The way must still lead to what was read.
         if self.host.links_hold(declared).is_err() {
             observed.found = Found::Unstable;
         }
         observed
+    }
+
+    fn on_top(&self, path: &Path) -> Option<String> {
+        self.host.places()?.told(path)
     }
 
     /// What stands under a name in a directory.
@@ -363,9 +327,21 @@ impl<'h> Reader<'h> {
         };
         if let Some(learned) = watch.and_then(Watch::learned) {
             observed.known.file = Some(learned.key);
+            observed.known.real = (learned.real.ino != 0).then_some(learned.real);
             observed.writers = learned.writers;
         }
         rekey(&observed.known);
+        // Whoever has it open for writing may have its pages dirty already, and who stores into those again through a mapping rings nobody. Once they are on the
+        // disk the next store does. Where that fails (a read-only file system, a full disk) nothing is lost but that.
+        let before = if observed.writers > 0 && fdatasync(&file).is_ok() {
+            let now = stat_of(file.as_fd())?;
+            if !now.is_same_file(&before) {
+                return Ok(Found::Unstable);
+            }
+            now
+        } else {
+            before
+        };
         observed.attributes = read_attributes(Place::Open(file.as_fd()), named);
         let found = match &declared.target {
             Target::File(content) if before.size > content.max_size => Found::File(None),
@@ -375,8 +351,14 @@ impl<'h> Reader<'h> {
                     None => self.host.holds(),
                 };
                 let most = content.max_size;
-                let read = hash(&file, before.size, most, holds, &mut self.buffer)?;
+                let wanted = Wanted {
+                    most,
+                    holds,
+                    lines: content.lines.as_ref().map(|_| content.body.is_none()),
+                };
+                let read = hash(&file, before.size, wanted, &mut self.buffer)?;
                 observed.body = read.as_ref().map(|read| read.body);
+                observed.lines = read.as_ref().and_then(|read| read.lines);
                 // One that did not grow meanwhile, and gives more than it says, is too large too.
                 let whole = read.as_ref().map(|read| read.whole);
                 let held = read.and_then(|read| read.held);

@@ -149,11 +149,13 @@ mod tests {
         Observed {
             found: Found::File(None),
             body: None,
+            lines: None,
             held: None,
             stat: None,
             attributes,
             known: Known::default(),
             writers: 0,
+            on_top: None,
         }
     }
 

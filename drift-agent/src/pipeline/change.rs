@@ -1,6 +1,6 @@
 //! What is declared changes: the folder is read again, or somebody asks for a version. Versions change whole or not at all.
 
-use std::{path::Path, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
 use drift_common::escape;
 use log::{debug, error, warn};
@@ -14,7 +14,10 @@ use crate::{
     switch::{self, Answer, Decision, Demand, SwitchError, Switched},
 };
 
-use super::{Ears, Pipeline, PipelineError, work::Done};
+use super::{
+    Ears, Pipeline, PipelineError,
+    work::{Done, Haste},
+};
 
 /// A demand, and who waits for what comes of it.
 #[derive(Debug)]
@@ -26,7 +29,7 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    fn answer(self, answer: Answer) {
+    pub(super) fn answer(self, answer: Answer) {
         if self.to.send(Body::Version(answer)).is_err() {
             debug!("who asked for a version has gone; it happens all the same");
         }
@@ -56,9 +59,11 @@ pub(super) struct Came {
 impl Pipeline {
     /// Reads the policy folder again. One that is not valid changes nothing but what is said.
     pub(super) fn reload(&mut self, ears: &mut Option<Ears>) -> Result<Basis, PipelineError> {
-        let (outcome, mut basis) =
-            self.store
-                .look(&self.settings.policies, Path::new("/"), self.settings.mode);
+        let (outcome, mut basis) = self.store.look(
+            &self.settings.policies,
+            &self.settings.host_root,
+            self.settings.mode,
+        );
         let sources = basis.take_sources();
         if self.switching.is_some() {
             // What is held may become something else by what is under way.
@@ -76,6 +81,11 @@ impl Pipeline {
             Ok(snapshot) => {
                 self.forget_next();
                 let moves = switch::moved(&self.snapshot, &snapshot);
+                if let Some(stop) = self.stop_of_moves(&snapshot, &moves, false) {
+                    self.say_waits(&moves, &stop)?;
+                    return Ok(basis);
+                }
+                self.halt.waits = false;
                 self.next = Some(Next {
                     snapshot: Arc::new(snapshot),
                     sources,
@@ -118,6 +128,11 @@ impl Pipeline {
             ask.answer(answer);
             return Ok(());
         }
+        if let Some(stop) = self.stop_of_moves(&snapshot, &moves, true) {
+            let text = format!("{}\nNothing was changed.\n", stop.message);
+            ask.answer(Answer::new(10, text));
+            return Ok(());
+        }
         if ask.dry_run {
             let steps = switch::steps(&self.host, &self.snapshot, &snapshot, &moves);
             ask.answer(Answer::rehearsed(&moves, steps));
@@ -149,7 +164,7 @@ impl Pipeline {
         self.switching = Some(Arc::clone(&next.snapshot));
         let (host, store) = (Arc::clone(&self.host), Arc::clone(&self.store));
         let old = Arc::clone(&self.snapshot);
-        self.run(move || {
+        self.run(Haste::Urgent, move || {
             let holding = next.holding.clone();
             let result = switch::perform(&host, &store, &old, &next.snapshot, &next.moves, holding);
             Done::Switch(Box::new(Came { next, result }))
@@ -176,9 +191,7 @@ impl Pipeline {
             Ok(switched) => {
                 self.keep(&snapshot, sources);
                 self.declare(snapshot, Some(&switched), Cause::Policy, ears)?;
-                if let Some(ask) = ask {
-                    ask.answer(Answer::done(&switched));
-                }
+                self.after_switch(&switched, ask);
                 // What else the folder says by now.
                 self.again = true;
                 Ok(())

@@ -3,7 +3,7 @@
 use std::{os::unix::ffi::OsStrExt, path::PathBuf};
 
 use drift_common::{
-    abi::{Kind, Slot},
+    abi::{Kind, SWEEP_SLOT, Slot},
     escape,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -15,7 +15,7 @@ use crate::{
     },
     declare::{Content, Declared, HardLinks, Target},
     observe::{Decoded, Found, Observed, Stat, Unexpected},
-    report::{Actor, Cause, Event, FileType, Record, State},
+    report::{Actor, Cause, Event, FileType, Holders, Record, State},
 };
 
 use super::{Pipeline, attribute, path::Why};
@@ -25,6 +25,9 @@ pub fn boot_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
+
+/// How long a call takes at most from its change to its event, as far as a sweep blames it: with the kernel's coarse clock.
+const CALL: u64 = 20_000_000;
 
 /// How far two clocks that are read one after the other may be apart.
 const CLOCKS: u64 = 200_000;
@@ -80,6 +83,7 @@ pub fn detail(declared: &Declared, observed: &Observed, compared: &Compared) -> 
             };
             Some(format!("nobody declared {}{more} in it", told.join(", ")))
         }
+        (_, Found::Relocated) => observed.on_top.clone(),
         (Target::File(content), Found::File(digest)) => content_detail(content, *digest, compared),
         _ => None,
     };
@@ -107,6 +111,40 @@ pub fn also_declared<'p>(others: impl Iterator<Item = &'p PathBuf>) -> Option<St
         .map(|path| escape::bytes(path.as_os_str().as_bytes()))
         .collect();
     (!others.is_empty()).then(|| format!("it is {} too, which is declared", others.join(", ")))
+}
+
+/// Who still has the file that was replaced, in a sentence.
+pub(super) fn still_held(holders: &Holders) -> Option<String> {
+    /// Processes that are told.
+    const TOLD: usize = 3;
+    let named = holders.processes.iter().take(TOLD).map(|holder| {
+        let comm = escape::bytes(holder.comm.as_bytes());
+        let how = match holder.how {
+            "writing" => "open for writing",
+            other => other,
+        };
+        let at = holder
+            .at
+            .as_ref()
+            .map(|at| format!(" at {}", escape::path(at)));
+        format!(
+            "{how} by {comm} (pid {}){}",
+            holder.pid,
+            at.unwrap_or_default()
+        )
+    });
+    let named: Vec<String> = named.collect();
+    if named.is_empty() {
+        return None;
+    }
+    let more = match holders.count - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "the file that stood there, which has no name any more, is still {}{more}",
+        named.join(", ")
+    ))
 }
 
 /// How the content differs, without a word of it.
@@ -224,7 +262,20 @@ impl Pipeline {
             |stat: &Stat| changed_boot_ns(stat) > heard.event.time_ns.saturating_add(CLOCKS);
         let later =
             later || heard.kind != Kind::Write && seen.stat.as_ref().is_some_and(changed_after);
-        record.actor = Some(if later || why.several {
+        // A sweep finds whatever has changed: that it was this call is said where the times agree.
+        let by_sweep = heard.event.slot == SWEEP_SLOT;
+        let at_that_time = seen
+            .stat
+            .as_ref()
+            .is_some_and(|stat| changed_boot_ns(stat).saturating_add(CALL) >= heard.event.time_ns);
+        let is_drift = record.event != Event::Touched;
+        record.actor = Some(if heard.kind == Kind::Times && is_drift {
+            Err("the call that rang set times, and nothing else".to_owned())
+        } else if heard.kind == Kind::Mount && !why.certain {
+            Err("more than one call has mounted something before it could be looked at".to_owned())
+        } else if by_sweep && !at_that_time {
+            Err("it was changed by something that did not ring".to_owned())
+        } else if later || why.several {
             Err("more than one process changed it before it could be read".to_owned())
         } else if !why.certain {
             Err("it was changed by a name that does not tell which file was meant".to_owned())

@@ -11,7 +11,11 @@ use crate::{
 };
 
 use super::{
-    Ears, Pipeline, PipelineError, describe::is_anothers, path::Why, timers::Timer, work::Job,
+    Ears, Pipeline, PipelineError,
+    describe::is_anothers,
+    path::{Queued, Why},
+    timers::Timer,
+    work::Job,
 };
 
 /// Readers of wrong content that are told by name.
@@ -38,6 +42,14 @@ impl Pipeline {
 
     /// What is not urgent.
     pub(super) fn tick(&mut self, ears: &mut Option<Ears>) -> Result<(), PipelineError> {
+        if let Some(ears) = ears
+            && ears.counters.look_for_missed()
+        {
+            self.want_sweep(Why::without_doorbell(
+                Cause::Kernel,
+                "the kernel left the program out that would have told who",
+            ));
+        }
         self.drain(ears)?;
         if let Some(ears) = ears {
             self.drain_loads(ears);
@@ -113,11 +125,14 @@ impl Pipeline {
             }
             Some(Object::Name(name)) => {
                 let why = self.named(heard);
+                // A name in directories of one name, more than once: nobody knows which of them was meant.
+                let is_meant = |above: &u64| *above == heard.event.parent_name;
+                let paths = name.paths.chunk_by(|(a, _), (b, _)| a == b);
+                let alike = paths.filter(|paths| paths.iter().any(|(_, above)| is_meant(above)));
+                let is_one = alike.count() == 1;
                 // A path through links has several names before this one.
                 for paths in name.paths.chunk_by(|(a, _), (b, _)| a == b) {
-                    let certain = paths
-                        .iter()
-                        .any(|(_, above)| heard.event.parent_name == *above);
+                    let certain = is_one && paths.iter().any(|(_, above)| is_meant(above));
                     self.touched(
                         paths[0].0,
                         heard,
@@ -130,6 +145,7 @@ impl Pipeline {
             }
             Some(Object::Canary) => self.canary_rang(heard),
             Some(Object::Everything) => self.want_sweep(Why::doorbell(heard, true)),
+            Some(Object::Mounts) => self.mounted(Some(heard)),
             None => error!(
                 "the ring names slot {}, which there is not",
                 heard.event.slot
@@ -164,7 +180,12 @@ impl Pipeline {
         let Some(state) = self.paths.get_mut(index) else {
             return;
         };
-        let wait = state.settle.heard(heard, now);
+        // What may have been about another path is no reason to forget who writes to this one, or to wait longer for him: it would be a way to put off the look.
+        let wait = if why.certain || heard.kind == Kind::Write {
+            state.settle.heard(heard, now)
+        } else {
+            Wait::No
+        };
         if state.settle.is_writing() {
             self.writing.insert(index);
         } else {
@@ -241,16 +262,22 @@ impl Pipeline {
         let Some(state) = self.paths.get_mut(index) else {
             return;
         };
-        if state.busy.is_some() || state.queued || state.why.is_none() {
+        if state.busy.is_some() || state.why.is_none() {
             return;
         }
-        state.queued = true;
-        self.timers.clear(Timer::Path(index));
-        if urgent {
-            self.urgent.push_back(Job::Look(index));
-        } else {
-            self.patient.push_back(Job::Look(index));
+        match (state.queued, urgent) {
+            (Queued::Urgently, _) | (Queued::Patiently, false) => return,
+            // It overtakes the scan.
+            (Queued::No | Queued::Patiently, true) => {
+                state.queued = Queued::Urgently;
+                self.urgent.push_back(Job::Look(index));
+            }
+            (Queued::No, false) => {
+                state.queued = Queued::Patiently;
+                self.patient.push_back(index);
+            }
         }
+        self.timers.clear(Timer::Path(index));
     }
 
     /// A path's time has come: a writer was quiet long enough, or a hold is over.

@@ -5,14 +5,15 @@ use std::time::{Duration, Instant};
 use crate::{
     compare::{self, Drift},
     heal::{HealError, Healed, healable},
-    report::{Event, Outcome, Record},
+    report::{Event, Holders, Outcome, Record},
+    serve::HandOutcome,
 };
 
 use super::{
     Ears, Pipeline, PipelineError, describe,
     path::{Fingerprint, Ongoing},
     timers::Timer,
-    work::Looked,
+    work::{Aftermath, Looked},
 };
 
 /// A heal that failed is tried again after this, then twice as long each time.
@@ -26,6 +27,7 @@ impl Pipeline {
         index: usize,
         result: Result<Healed, HealError>,
         looked: &Looked,
+        aftermath: Aftermath,
         ears: &mut Option<Ears>,
     ) -> Result<(), PipelineError> {
         if let Some(ears) = ears {
@@ -46,6 +48,7 @@ impl Pipeline {
         let drift = state.drift.take();
         self.braked(index, drift.as_ref().filter(|_| result.is_ok()), now);
         let Some(mut drift) = drift else {
+            self.reloads.heals = self.reloads.heals.saturating_sub(1);
             return Ok(());
         };
         let record = match result {
@@ -54,8 +57,21 @@ impl Pipeline {
                 let mut record = self.about(Event::DriftHealed, index, drift.cause);
                 record.outcome = Some(Outcome::Healed);
                 record.heal_ns =
-                    Some(u64::try_from((now - drift.detected).as_nanos()).unwrap_or(u64::MAX));
-                record.message = healed_message(&healed, &drift);
+                    Some(
+                        u64::try_from(
+                            aftermath
+                                .verified
+                                .saturating_duration_since(drift.detected)
+                                .as_nanos(),
+                        )
+                        .unwrap_or(u64::MAX),
+                    );
+                record.message = healed_message(&healed, &drift, aftermath.holders.as_ref());
+                record.holders = aftermath.holders;
+                if !aftermath.evidence.is_empty() {
+                    record.evidence = aftermath.evidence;
+                    record.actor.clone_from(&drift.actor);
+                }
                 Some(record)
             }
             Ok(_) if drifts == [Drift::Unreadable] || drifts == [Drift::Unstable] => {
@@ -89,13 +105,32 @@ impl Pipeline {
             Err(_) if is_healed => Some(self.about(Event::DriftResolved, index, drift.cause)),
             Err(error) => self.failed(index, &drift, error.reason(), error.to_string()),
         };
+        let (outcome, why) = match &record {
+            Some(record) => (record.outcome, record.reason.zip(record.message.clone())),
+            None => (
+                Some(Outcome::Failed),
+                drift.told.map(|told| (told, "as before".to_owned())),
+            ),
+        };
         if let Some(mut record) = record {
             record.drift.clone_from(&drift.drifts);
             record.declared = Some(describe::declared(&file));
             record.observed = Some(describe::observed(&looked.observed));
             drift.told = record.reason;
-            self.reporter.report(&record)?;
+            if record.event == Event::DriftHealed {
+                self.heal_is_well(index, record)?;
+            } else {
+                self.tell(&record)?;
+            }
         }
+        self.reloads.heals = self.reloads.heals.saturating_sub(1);
+        let outcome = match outcome {
+            Some(Outcome::Failed | Outcome::Suppressed) => HandOutcome::Failed,
+            Some(Outcome::Unverifiable) => HandOutcome::Unverifiable,
+            // Somebody else has put it back.
+            Some(Outcome::Healed) | None => HandOutcome::Healed,
+        };
+        self.healed_by_hand(index, outcome, &drift.drifts, why);
         if is_healed {
             self.reached_again(index, drift.cause);
         }
@@ -142,8 +177,9 @@ impl Pipeline {
     }
 }
 
-fn healed_message(healed: &Healed, drift: &Ongoing) -> Option<String> {
+fn healed_message(healed: &Healed, drift: &Ongoing, holders: Option<&Holders>) -> Option<String> {
     let mut notes = healed.notes.clone();
+    notes.extend(holders.and_then(describe::still_held));
     if !drift.readers.is_empty() {
         notes.push(format!(
             "read while it was not as declared by {}",

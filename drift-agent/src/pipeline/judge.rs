@@ -46,7 +46,10 @@ impl Pipeline {
                 index,
                 result,
                 looked,
-            } if generation == self.generation => self.healed(index, result, &looked, ears),
+                aftermath,
+            } if generation == self.generation => {
+                self.healed(index, result, &looked, aftermath, ears)
+            }
             Done::Sweep {
                 generation,
                 changed,
@@ -58,6 +61,7 @@ impl Pipeline {
             }
             Done::SelfTest { number, step } => self.self_tested(number, step),
             Done::Switch(came) => self.switched(*came, ears),
+            Done::Reload(reloaded) => self.reloaded(*reloaded),
             // Of a snapshot that holds no longer; everything was looked at since.
             Done::Look { .. } | Done::Heal { .. } => Ok(()),
         }
@@ -104,12 +108,12 @@ impl Pipeline {
             } else {
                 at
             };
-            state.why.get_or_insert(why);
+            state.wait_for(why);
             self.timers.set_no_later(Timer::Path(index), at);
             return Ok(());
         }
         if let Some(at) = coming_back(&drifts, &why, now) {
-            state.why.get_or_insert(why);
+            state.wait_for(why);
             self.timers.set_no_later(Timer::Path(index), at);
             return Ok(());
         }
@@ -118,13 +122,13 @@ impl Pipeline {
         {
             // Another declared path may be the same file: both are to be told with the other.
             state.stat = looked.observed.stat;
-            state.why.get_or_insert(why);
+            state.wait_for(why);
             self.timers.set_no_later(Timer::Path(index), at);
             return Ok(());
         }
         if drifts == [Drift::Unstable] && state.overtaken < MOST_OVERTAKEN {
             state.overtaken += 1;
-            state.why.get_or_insert(why);
+            state.wait_for(why);
             self.timers
                 .set_no_later(Timer::Path(index), now + UNSTABLE_PAUSE);
             return Ok(());
@@ -135,6 +139,7 @@ impl Pipeline {
         self.scans.compared(&mut self.paths[index], now);
         self.counted(index)?;
         self.after_look(index, now);
+        self.looked_by_hand(index);
         if let Some(first) = self.first.as_mut().filter(|_| first_look) {
             *first = first.saturating_sub(1);
         }
@@ -207,6 +212,7 @@ impl Pipeline {
                 failures: 0,
                 stuck: None,
                 rival: Rival::new(None),
+                actor: None,
                 readers: Vec::new(),
             };
             if let Some(before) = state.drift.take() {
@@ -225,8 +231,11 @@ impl Pipeline {
                 record.severity = Some(Severity::Info);
             }
             self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
-            if let (Some(drift), Some(Ok(actor))) = (&mut self.paths[index].drift, &record.actor) {
-                drift.rival = Rival::new(Some(actor));
+            if let Some(drift) = &mut self.paths[index].drift {
+                if let Some(Ok(actor)) = &record.actor {
+                    drift.rival = Rival::new(Some(actor));
+                }
+                drift.actor.clone_from(&record.actor);
             }
             let mut notes = Vec::new();
             if unseen > 1 && why.heard.is_some() {
@@ -243,7 +252,7 @@ impl Pipeline {
                 notes.push("watching only".to_owned());
             }
             record.message = (!notes.is_empty()).then(|| notes.join("; "));
-            self.reporter.report(&record)?;
+            self.tell(&record)?;
         }
         self.decide(index)
     }
@@ -266,7 +275,7 @@ impl Pipeline {
         self.sides(&mut record, index, &[], &looked.observed);
         self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
         self.reached_again(index, why.cause);
-        Ok(self.reporter.report(&record)?)
+        self.tell(&record)
     }
 
     fn say_touched(
@@ -278,7 +287,7 @@ impl Pipeline {
         let mut record = self.about(Event::Touched, index, why.cause);
         self.sides(&mut record, index, &[], &looked.observed);
         self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
-        Ok(self.reporter.report(&record)?)
+        self.tell(&record)
     }
 }
 

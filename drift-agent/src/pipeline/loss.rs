@@ -95,6 +95,7 @@ impl Pipeline {
                     Cause::Kernel,
                     "the kernel half could not tell what was changed",
                 )),
+                Some(Object::Mounts) => self.mounted(None),
                 Some(Object::Canary) | None => {}
             }
         }
@@ -141,7 +142,9 @@ impl Pipeline {
                     .entry(cause.name())
                     .or_insert((cause, 0, BTreeMap::new()));
             *events += count;
-            *kinds.entry(kind.name()).or_default() += count;
+            if let Some(kind) = kind {
+                *kinds.entry(kind.name()).or_default() += count;
+            }
         }
         batch.files += files.difference(&batch.waiting).count();
         batch.waiting.extend(&files);
@@ -206,6 +209,8 @@ impl Batch {
                 .map(|(kind, count)| format!("{kind} {count}"))
                 .collect();
             format!("{} {}", cause.name(), kinds.join(" "))
+                .trim_end()
+                .to_owned()
         });
         record.message = Some(format!(
             "{total} events ({}); all {} files concerned were read again: {} drifting; lost by hook: {}",
@@ -225,6 +230,8 @@ const fn sentence(cause: Counter) -> &'static str {
         Counter::UserRead => "a path in user memory could not be read",
         Counter::CallsFull => "too many calls under way",
         Counter::ReadersFull => "too many readers",
+        Counter::Interrupted => "a program was interrupted by another one",
+        Counter::Missed => "the kernel left programs out that were running already",
         Counter::Sent | Counter::Coalesced => "none",
     }
 }

@@ -21,7 +21,12 @@ use crate::{
     store::Store,
 };
 
-use super::{Ears, Pipeline, PipelineError, path::Why, timers::Timer, work::Done};
+use super::{
+    Ears, Pipeline, PipelineError,
+    path::{Queued, Why},
+    timers::Timer,
+    work::{Done, Haste},
+};
 
 /// A change must be heard within this.
 const DEADLINE: Duration = Duration::from_secs(1);
@@ -223,7 +228,7 @@ impl Pipeline {
                     self.sensor_fault(Fault::Detached(detached));
                 }
                 let store = Arc::clone(&self.store);
-                self.run(move || Done::SelfTest {
+                self.run(Haste::Urgent, move || Done::SelfTest {
                     number,
                     step: Step::Written(write(&store, &register, number)),
                 });
@@ -252,7 +257,7 @@ impl Pipeline {
             return self.sensor_fault(Fault::WrongActor(actor.tgid));
         }
         let (store, number) = (Arc::clone(&self.store), self.selftest.number);
-        self.run(move || Done::SelfTest {
+        self.run(Haste::Urgent, move || Done::SelfTest {
             number,
             step: Step::Read(read(&store)),
         });
@@ -296,7 +301,7 @@ impl Pipeline {
             let state = &self.paths[index];
             let waits = state.busy.is_some()
                 || state.why.is_some()
-                || state.queued
+                || state.queued != Queued::No
                 || self.timers.get(Timer::Path(index)).is_some();
             if !waits {
                 let unheard = "the event that told who never came";

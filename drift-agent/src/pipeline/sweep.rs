@@ -6,7 +6,7 @@ use drift_common::abi::SWEEP_SLOT;
 
 use crate::report::Cause;
 
-use super::{Pipeline, path::Why, timers::Timer};
+use super::{Pipeline, path::Why, timers::Timer, work::Haste};
 
 /// Sweeps take at most one part in so many of a core's time.
 const SWEEP_SHARE: u32 = 100;
@@ -31,10 +31,11 @@ impl Pipeline {
     /// Asks for a sweep, now or as soon as its share of the time allows.
     pub(super) fn want_sweep(&mut self, why: Why) {
         if self.sweep.running {
-            self.sweep.again = Some(why);
+            self.sweep.again.get_or_insert(why);
             return;
         }
-        self.sweep.why = Some(why);
+        // Who has asked first waits longest.
+        self.sweep.why.get_or_insert(why);
         let now = Instant::now();
         match self.sweep.rest_until {
             Some(until) if now < until => self.timers.set_no_later(Timer::Sweep, until),
@@ -62,13 +63,19 @@ impl Pipeline {
         }
         self.sweep.why = Some(why);
         self.sweep.running = true;
-        self.sweep_job();
+        let haste = match cause {
+            Cause::Scan => Haste::Patient,
+            Cause::Kernel | Cause::Start | Cause::Policy => Haste::Urgent,
+        };
+        self.sweep_job(haste);
     }
 
     pub(super) fn swept(&mut self, changed: &[usize], cost: Duration) {
         self.sweep.running = false;
         self.sweep.rest_until = Some(Instant::now() + (cost * SWEEP_SHARE).max(SWEEP_PAUSE));
-        if let Some(why) = self.sweep.why.take() {
+        if let Some(mut why) = self.sweep.why.take() {
+            // Of several changes, one call has made one.
+            why.certain &= changed.len() == 1;
             for index in changed {
                 self.look_why(*index, why.clone(), true);
             }

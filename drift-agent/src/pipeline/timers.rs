@@ -14,10 +14,20 @@ pub enum Timer {
     Scan,
     /// The scan that reads everything, where the periodic one looks at times only.
     FullScan,
+    /// The periodic scan may go on.
+    Pace,
     /// The sweep that was put off.
     Sweep,
     /// The self-test begins, or must be over.
     SelfTest,
+    /// Look at what is mounted.
+    Mounts,
+    /// Look at what people hold healing back with.
+    Stops,
+    /// What versions wait for may be over.
+    Waiting,
+    /// A heal by hand is answered, whatever has come of it.
+    ByHand,
     /// Note which policies are as declared.
     Health,
     /// A path wants to be looked at, or healed.

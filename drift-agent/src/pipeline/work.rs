@@ -11,10 +11,19 @@ use crate::{
     compare::{self, Drift},
     declare::Declared,
     heal::{self, Action, HealError, Healed},
-    observe::{Host, Observed, Register, Stat, observe},
+    observe::{Host, Observed, OldFile, Register, Stat, observe},
+    report::{Evidence, Holders},
 };
 
-use super::{Pipeline, change, describe, selftest};
+use super::{Pipeline, change, describe, path::Queued, reloads, selftest, timers::Timer};
+
+/// What a job is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Haste {
+    Urgent,
+    /// The periodic scan.
+    Patient,
+}
 
 /// Something to do for one path.
 #[derive(Clone, Debug)]
@@ -37,18 +46,36 @@ pub enum Done {
         result: Result<Healed, HealError>,
         /// The declared path, read again.
         looked: Looked,
+        aftermath: Aftermath,
     },
     SelfTest {
         number: u64,
         step: selftest::Step,
     },
     Switch(Box<change::Came>),
+    Reload(Box<reloads::Reloaded>),
     Sweep {
         generation: u64,
         /// Paths that are not as they were when last seen.
         changed: Vec<usize>,
         cost: Duration,
     },
+}
+
+impl Done {
+    /// Not one of the jobs of which there are only so many at once.
+    pub(super) fn is_apart(&self) -> bool {
+        matches!(self, Done::Reload(_))
+    }
+}
+
+/// What else there is to say of a heal.
+#[derive(Debug)]
+pub struct Aftermath {
+    /// When it was read again.
+    pub verified: Instant,
+    pub evidence: Vec<Evidence>,
+    pub holders: Option<Holders>,
 }
 
 /// One look, and what the kernel half says of the object.
@@ -122,19 +149,39 @@ impl Pipeline {
             return;
         }
         while self.running < super::MOST_JOBS {
-            let job = match self.urgent.pop_front() {
-                Some(job) => job,
-                None if self.running < super::MOST_JOBS / 2 => match self.patient.pop_front() {
-                    Some(job) => job,
+            match self.urgent.pop_front() {
+                Some(job) => self.start(job, Haste::Urgent),
+                None if self.running < super::MOST_JOBS / 2 => match self.next_patient() {
+                    Some(index) => self.start(Job::Look(index), Haste::Patient),
                     None => return,
                 },
                 None => return,
-            };
-            self.start(job);
+            }
         }
     }
 
-    fn start(&mut self, job: Job) {
+    /// What the periodic scan looks at next, if it may.
+    fn next_patient(&mut self) -> Option<usize> {
+        // What was looked at meanwhile, or is to be at once, needs no other look.
+        while let Some(index) = self.patient.front()
+            && self.paths[*index].queued != Queued::Patiently
+        {
+            self.patient.pop_front();
+        }
+        let index = *self.patient.front()?;
+        match self.pace.take(Instant::now()) {
+            Ok(()) => {
+                self.patient.pop_front();
+                Some(index)
+            }
+            Err(until) => {
+                self.timers.set(Timer::Pace, until);
+                None
+            }
+        }
+    }
+
+    fn start(&mut self, job: Job, haste: Haste) {
         let (Job::Look(index) | Job::Heal(index, _)) = &job;
         let index = *index;
         let (Some(declared), Some(slot)) = (
@@ -143,39 +190,55 @@ impl Pipeline {
         ) else {
             return;
         };
-        let host = Arc::clone(&self.host);
+        let (host, store) = (Arc::clone(&self.host), Arc::clone(&self.store));
+        let search = Arc::clone(&self.search);
         let register = self.register.clone();
         let generation = self.generation;
         let state = &mut self.paths[index];
         let stat = state.stat;
         if let Job::Look(_) = job {
-            state.queued = false;
+            state.queued = Queued::No;
             // A heal has come in between: the reason waits for its end.
             if state.busy.is_some() {
                 return;
             }
             state.busy = state.why.take();
         }
-        self.run(move || match job {
+        self.run(haste, move || match job {
             Job::Look(_) => Done::Look {
                 generation,
                 index,
                 looked: look(&host, register.as_deref(), slot, &declared),
             },
             Job::Heal(_, action) => {
+                let replaces = matches!(action, Action::Replace | Action::Edit | Action::Remove);
+                let old = replaces
+                    .then(|| OldFile::at(&host, declared.real()))
+                    .flatten();
+                let evidence = heal::keep_evidence(&host, &store, &declared, &action);
                 let result = heal::execute(&host, &declared, &action, stat.as_ref());
+                let looked = look(&host, register.as_deref(), slot, &declared);
+                let verified = Instant::now();
+                // The file is back: nobody waits for this.
+                let old =
+                    old.filter(|old| result.is_ok() && old.is_replaced(&host, declared.real()));
                 Done::Heal {
                     generation,
                     index,
                     result,
-                    looked: look(&host, register.as_deref(), slot, &declared),
+                    looked,
+                    aftermath: Aftermath {
+                        verified,
+                        evidence,
+                        holders: old.and_then(|old| search.holders(&old)),
+                    },
                 }
             }
         });
     }
 
     /// Compares times and sizes of everything that is not being looked at with what was last seen.
-    pub(super) fn sweep_job(&mut self) {
+    pub(super) fn sweep_job(&mut self, haste: Haste) {
         let seen: Vec<(usize, Arc<Declared>, Option<Stat>, bool)> = self
             .paths
             .iter()
@@ -188,7 +251,7 @@ impl Pipeline {
             .collect();
         let host = Arc::clone(&self.host);
         let generation = self.generation;
-        self.run(move || {
+        self.run(haste, move || {
             let start = Instant::now();
             let changed = seen
                 .into_iter()
@@ -207,13 +270,30 @@ impl Pipeline {
         });
     }
 
-    pub(super) fn run(&mut self, job: impl FnOnce() -> Done + Send + 'static) {
+    pub(super) fn run(&mut self, haste: Haste, job: impl FnOnce() -> Done + Send + 'static) {
         self.running += 1;
         let done = self.done.clone();
-        tokio::task::spawn_blocking(move || {
+        let job = Box::new(move || {
             // The receiver goes only when the agent ends and waits no longer.
             if done.send(Box::new(job())).is_err() {
                 log::debug!("a job came back after the end");
+            }
+        });
+        let left = match (&self.quiet, haste) {
+            (Some(quiet), Haste::Patient) => quiet.run(job).err(),
+            (None, _) | (_, Haste::Urgent) => Some(job as Box<dyn FnOnce() + Send>),
+        };
+        if let Some(job) = left {
+            tokio::task::spawn_blocking(job);
+        }
+    }
+
+    /// What may take long, and holds nothing up.
+    pub(super) fn run_apart(&self, job: impl FnOnce() -> Done + Send + 'static) {
+        let done = self.done.clone();
+        tokio::task::spawn_blocking(move || {
+            if done.send(Box::new(job())).is_err() {
+                log::debug!("what came after a heal was over after the end");
             }
         });
     }

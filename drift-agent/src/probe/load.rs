@@ -1,26 +1,29 @@
 //! Load the programs, attach them, hand out the ends.
 
-use std::{fs, io, os::fd::AsFd};
+use std::{
+    fs, io,
+    os::fd::{AsFd as _, AsRawFd as _, RawFd},
+};
 
 use aya::{
     Ebpf, EbpfError, EbpfLoader,
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
+    programs::Program,
 };
 use drift_common::abi::Knobs;
-use log::warn;
+use log::{debug, warn};
 use zerocopy::IntoBytes;
 
 use crate::observe::start_ticks;
 
 use super::{
-    attach::{Links, Tried, attach},
-    btf::Btf,
+    Sensor,
+    attach::{Functions, Links, Tried, attach},
     counters::Counters,
+    layout::layout,
     links::Standing,
     mirror::{Bits, Mirror},
-    offsets,
     refused::{Refused, not_allowed, sentence},
-    tracefs,
     watch::{Maps, Watch},
 };
 
@@ -37,6 +40,8 @@ const MOST_OBJECTS: usize = 1 << 20;
 /// How to load the kernel half.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeSettings {
+    /// The only one that will do; `None`: the best that this kernel lets run.
+    pub sensor: Option<Sensor>,
     /// Objects to have room for.
     pub objects: usize,
     /// Bytes of the ring of changes: a power of two, at least a page.
@@ -53,6 +58,9 @@ pub struct Probe {
     pub loads: RingBuf<MapData>,
     pub counters: Counters,
     pub watch: Watch,
+    pub sensor: Sensor,
+    /// Why it is not a better one.
+    pub no_better: Option<Refused>,
     /// What became of each hook.
     pub tried: Vec<Tried>,
     /// Room for objects.
@@ -92,6 +100,7 @@ impl std::fmt::Debug for Attached {
 impl std::fmt::Debug for Probe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Probe")
+            .field("sensor", &self.sensor)
             .field("hooks", &self.hooks())
             .field("unseen", &self.unseen())
             .field("capacity", &self.capacity)
@@ -110,7 +119,7 @@ impl Probe {
             path: BTF.into(),
             source,
         })?;
-        let offsets = offsets::resolve(&Btf::parse(&bytes)?)?;
+        let (offsets, known) = layout(&bytes)?;
         let knobs = Knobs {
             agent_tgid: own_tgid().map_err(|error| Refused::Load(error.to_string()))?,
             _reserved: 0,
@@ -121,8 +130,11 @@ impl Probe {
             .clamp(1024, MOST_OBJECTS);
         let log_level: u8 = if settings.debug { 4 } else { 0 };
         let mut loader = EbpfLoader::new();
+        let whole = aya::Btf::from_sys_fs().ok();
         loader
+            .btf(whole.as_ref())
             .override_global("OFFSETS", offsets.as_bytes(), true)
+            .override_global("SIGNATURES", known.signatures.as_bytes(), true)
             .override_global("KNOBS", knobs.as_bytes(), true)
             .override_global(aya_log::LEVEL, &log_level, false)
             .map_max_entries("CHANGES", settings.ring);
@@ -137,7 +149,24 @@ impl Probe {
             loader.map_max_entries(map, capacity as u32);
         }
         let mut ebpf = loader.load(programs).map_err(|error| refusal(&error))?;
-        let (tried, links) = tracefs::with(|tracefs| attach(&mut ebpf, tracefs))?;
+        let functions = Functions {
+            btf: whole.as_ref(),
+            refused: &known.refused,
+            requests: offsets.has_requests(),
+        };
+        let mut no_better = None;
+        let (sensor, (tried, links)) = match settings.sensor {
+            Some(sensor) => (sensor, attach(&mut ebpf, sensor, &functions)?),
+            None => match attach(&mut ebpf, Sensor::Btf, &functions) {
+                Ok(attached) => (Sensor::Btf, attached),
+                Err(refused) => {
+                    debug!("sensor btf: {refused}");
+                    let attached = attach(&mut ebpf, Sensor::Tracepoint, &functions)?;
+                    no_better = Some(refused);
+                    (Sensor::Tracepoint, attached)
+                }
+            },
+        };
         if settings.debug {
             log_programs(&mut ebpf);
         }
@@ -155,6 +184,7 @@ impl Probe {
             counters: Counters::new(
                 PerCpuArray::try_from(take(&mut ebpf, "COUNTERS")?)
                     .map_err(|error| map_refusal(&error))?,
+                may_be_left_out(&ebpf),
             ),
             watch: Watch::new(Maps {
                 levels_fd,
@@ -177,6 +207,8 @@ impl Probe {
                 read_armed: Array::try_from(take(&mut ebpf, "READ_ARMED")?)
                     .map_err(|error| map_refusal(&error))?,
             }),
+            sensor,
+            no_better,
             tried,
             capacity,
             attached: Attached {
@@ -218,6 +250,20 @@ impl Probe {
         drop(root);
         learned.map(|_| ()).ok_or(Refused::PidNamespace)
     }
+}
+
+/// Programs that run where another task may come in between.
+fn may_be_left_out(ebpf: &Ebpf) -> Vec<RawFd> {
+    ebpf.programs()
+        .filter(|(_, program)| {
+            matches!(
+                program,
+                Program::FEntry(_) | Program::FExit(_) | Program::RawTracePoint(_)
+            )
+        })
+        .filter_map(|(_, program)| program.fd().ok())
+        .map(|fd| fd.as_fd().as_raw_fd())
+        .collect()
 }
 
 /// The thread group's number in the initial pid namespace, as far as /proc tells it.

@@ -18,18 +18,24 @@ pub enum Counter {
     CallsFull = 4,
     /// The table of readers was full: a read of a watched file may go untold.
     ReadersFull = 5,
+    /// A program was interrupted by another one that used the same memory of this processor: a sweep is asked for.
+    Interrupted = 6,
+    /// The kernel left a program out, for it was running on that processor already: counted by the kernel, not here. A sweep is asked for.
+    Missed = 7,
     /// The object's mark was up as far already: the agent has not looked yet, and will. Nothing was lost, and nothing had to be sent.
-    Coalesced = 6,
+    Coalesced = 8,
 }
 
 impl Counter {
-    pub const ALL: [Counter; 7] = [
+    pub const ALL: [Counter; 9] = [
         Counter::Sent,
         Counter::RingFull,
         Counter::KernelRead,
         Counter::UserRead,
         Counter::CallsFull,
         Counter::ReadersFull,
+        Counter::Interrupted,
+        Counter::Missed,
         Counter::Coalesced,
     ];
 
@@ -55,6 +61,8 @@ impl Counter {
             Counter::UserRead => "user_read",
             Counter::CallsFull => "calls_full",
             Counter::ReadersFull => "readers_full",
+            Counter::Interrupted => "interrupted",
+            Counter::Missed => "missed",
             Counter::Coalesced => "coalesced",
         }
     }
@@ -68,7 +76,9 @@ impl Counter {
             | Counter::KernelRead
             | Counter::UserRead
             | Counter::CallsFull
-            | Counter::ReadersFull => true,
+            | Counter::ReadersFull
+            | Counter::Interrupted
+            | Counter::Missed => true,
         }
     }
 }

@@ -3,8 +3,10 @@
 /// The slot that stands for "an attribute was changed through a name that is nobody's": the agent looks at all objects again, at a bounded rate.
 pub const SWEEP_SLOT: u32 = 0;
 
+/// The slot that stands for the tables of mounts, in whatever namespace.
+pub const MOUNT_SLOT: u32 = 1;
 /// The slot of the file that the agent writes to hear itself: the only one that its own changes ring.
-pub const CANARY_SLOT: u32 = 1;
+pub const CANARY_SLOT: u32 = 2;
 
 /// How far a change has come.
 #[repr(u32)]

@@ -14,8 +14,8 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    Compare, Content, Document, FileSpec, FinalNewline, Guard, HardLinks, Policy, PolicyVersion,
-    Principal, Redact, Severity, parse::API_VERSION, tree,
+    Compare, Content, Document, FileSpec, Guard, HardLinks, Heed, Policy, PolicyVersion, Principal,
+    Redact, Severity, parse::API_VERSION, tree,
 };
 use crate::escape;
 
@@ -51,12 +51,14 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         mode,
         on_remove,
         guard,
+        evidence,
     } = policy;
     let Guard {
         backoff,
         per_minute,
         mass_drift,
         fight,
+        windows,
     } = guard;
     head(f, "Policy", &name.value)?;
     writeln!(
@@ -66,6 +68,7 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
     )?;
     writeln!(f, "  mode: {mode}")?;
     writeln!(f, "  onRemove: {}", on_remove.name())?;
+    writeln!(f, "  evidence: {}", evidence.name())?;
     writeln!(f, "  guard:\n    backoff:")?;
     writeln!(f, "      first: {}", duration(backoff.first))?;
     writeln!(f, "      factor: {}", backoff.factor)?;
@@ -78,7 +81,7 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         writeln!(f, "      within: {}", duration(fight.within))?;
         writeln!(f, "      hold: {}", duration(fight.hold))?;
     }
-    Ok(())
+    items(f, "    windows", windows.iter().map(flow::window).collect())
 }
 
 fn render_version(f: &mut impl Write, version: &PolicyVersion) -> fmt::Result {
@@ -146,6 +149,7 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
         redact,
         max_size,
         final_newline,
+        line_endings,
         hard_links,
         compare,
         after_heal,
@@ -197,8 +201,11 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
     if let Some(bytes) = max_size {
         writeln!(f, "      maxSize: {}", bytes.value)?;
     }
-    if *final_newline != FinalNewline::default() {
+    if *final_newline != Heed::default() {
         writeln!(f, "      finalNewline: {}", final_newline.name())?;
+    }
+    if *line_endings != Heed::default() {
+        writeln!(f, "      lineEndings: {}", line_endings.name())?;
     }
     if *hard_links != HardLinks::default() {
         writeln!(f, "      hardLinks: {}", hard_links.name())?;

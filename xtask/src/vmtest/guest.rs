@@ -20,6 +20,9 @@ const PROGRAMS: [&str; 30] = [
     "timeout", "touch", "true", "truncate", "umount", "unshare",
 ];
 
+/// Those that make file systems: where this machine has none, the tests that need it say so.
+const MAKERS: [&str; 3] = ["mkfs.btrfs", "mkfs.ext4", "mkfs.xfs"];
+
 /// Where the loader looks in the guest; libraries lie there without their folders.
 const LIBRARIES: &str = "lib";
 
@@ -44,7 +47,7 @@ impl Guest<'_> {
         let file = File::create(&place).with_context(|| format!("making {}", place.display()))?;
         let mut image = Image::new(BufWriter::new(file));
         let writing = || format!("writing {}", place.display());
-        for folder in ["dev", "etc", "proc", "sys", "tmp", "modules", "root"] {
+        for folder in ["dev", "etc", "proc", "sys", "tmp", "modules", "root", "run"] {
             image.folder(folder).with_context(writing)?;
         }
         image
@@ -81,6 +84,11 @@ impl Guest<'_> {
                 .program(program)
                 .with_context(|| format!("the tests need `{program}`, which is not on the PATH"))?;
             add(&path, &format!("bin/{program}"), false)?;
+        }
+        for program in MAKERS {
+            if let Some(path) = tools.program(program) {
+                add(&path, &format!("bin/{program}"), false)?;
+            }
         }
         add(self.agent, "bin/drift-agent", true)?;
         for test in self.tests {
@@ -133,6 +141,10 @@ impl Guest<'_> {
         format!(
             "echo \"@@ kernel $(cat /proc/sys/kernel/osrelease)\"\n\
              for sensor in {sensors}; do\n\
+             if ! drift-agent probe --sensor $sensor >/probe; then\n\
+             echo \"@@ unsupported $sensor $(sed -n 's/^no probes *//p' /probe)\"\n\
+             continue\n\
+             fi\n\
              for test in /tests/*; do\n\
              name=${{test##*/}}\n\
              echo \"@@ begin $sensor $name\"\n\
@@ -151,7 +163,7 @@ impl Guest<'_> {
 
 /// The shared part and this kernel's modules, one archive behind the other.
 pub(super) fn with_modules(base: &Path, kernel: &Kernel, folder: &Path) -> Result<PathBuf> {
-    let place = folder.join("image.cpio");
+    let place = folder.join(format!("image-{}.cpio", kernel.name));
     let writing = || format!("writing {}", place.display());
     fs::copy(base, &place).with_context(writing)?;
     let file = File::options()
@@ -159,10 +171,10 @@ pub(super) fn with_modules(base: &Path, kernel: &Kernel, folder: &Path) -> Resul
         .open(&place)
         .with_context(writing)?;
     let mut image = Image::new(BufWriter::new(file));
-    for module in &kernel.modules {
+    for (index, module) in kernel.modules.iter().enumerate() {
         let name = module.file_name().unwrap_or_default().to_string_lossy();
         image
-            .copy(module, &format!("modules/{name}"), 0o644)
+            .copy(module, &format!("modules/{index:02}-{name}"), 0o644)
             .with_context(|| format!("putting {} into the image", module.display()))?;
     }
     image

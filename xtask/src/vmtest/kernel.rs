@@ -7,7 +7,8 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use super::archive::Archive;
+use super::{archive::Archive, tools::Tools};
+use crate::step::Step;
 
 /// One line of kernels, of which the newest is taken.
 #[derive(Debug)]
@@ -15,6 +16,8 @@ pub(super) struct Series {
     pub(super) name: &'static str,
     /// The suite it is in.
     pub(super) suite: &'static str,
+    /// Sensors that cannot run in it.
+    pub(super) without: &'static [&'static str],
 }
 
 /// Oldest first. The oldest is the oldest that drift supports.
@@ -22,18 +25,22 @@ pub(super) const KERNELS: [Series; 4] = [
     Series {
         name: "5.10",
         suite: "bullseye",
+        without: &[],
     },
     Series {
         name: "6.1",
         suite: "bookworm",
+        without: &[],
     },
     Series {
         name: "6.12",
         suite: "bookworm-backports",
+        without: &[],
     },
     Series {
         name: "7.3",
         suite: "trixie-backports",
+        without: &[],
     },
 ];
 
@@ -42,8 +49,12 @@ pub(super) fn names() -> [&'static str; KERNELS.len()] {
     KERNELS.each_ref().map(|series| series.name)
 }
 
-/// What the guests need that is a module in Debian's kernels.
-const MODULES: [&str; 2] = ["overlay", "loop"];
+/// What the guests need, and what that needs in turn is found out. A module, or a part of the kernel.
+const MODULES: [&str; 5] = ["overlay", "loop", "ext4", "xfs", "btrfs"];
+/// What some of them ask for by the name of an algorithm. Newer kernels have it built in.
+const ALGORITHMS: [&str; 3] = ["crc32c_generic", "xxhash_generic", "blake2b_generic"];
+/// The modules that are kept, in the order they must be loaded in.
+const ORDER: &str = "modules";
 /// Debian's flavour for virtual machines: the smallest.
 const FLAVOUR: &str = "-cloud-amd64";
 
@@ -61,25 +72,21 @@ impl Kernel {
     pub(super) fn ensure(
         series: &'static Series,
         archive: &Archive,
+        tools: &Tools,
     ) -> Result<Result<Kernel, String>> {
         let kept = archive.place(&format!("kernel-{}", series.name));
-        if !kept.join("package").is_file() {
+        if !kept.join(ORDER).is_file() {
             let Some(package) = newest(series, archive)? else {
                 return Ok(Err(format!(
                     "{} has no kernel {}",
                     series.suite, series.name
                 )));
             };
-            fetch(&package, archive, &kept)?;
+            fetch(&package, archive, tools, &kept)?;
         }
         let read = || format!("reading {}", kept.display());
-        let mut modules: Vec<PathBuf> = fs::read_dir(&kept)
-            .with_context(read)?
-            .flatten()
-            .map(|entry| entry.path())
-            .filter(|path| path.to_string_lossy().contains(".ko"))
-            .collect();
-        modules.sort();
+        let order = fs::read_to_string(kept.join(ORDER)).with_context(read)?;
+        let modules = order.lines().map(|name| kept.join(name)).collect();
         Ok(Ok(Kernel {
             name: series.name,
             package: fs::read_to_string(kept.join("package")).with_context(read)?,
@@ -105,7 +112,7 @@ fn numbers(name: &str) -> Vec<u64> {
 }
 
 /// Unpacks the image and the modules aside and keeps what is needed: it is there whole or not at all.
-fn fetch(package: &str, archive: &Archive, kept: &Path) -> Result<()> {
+fn fetch(package: &str, archive: &Archive, tools: &Tools, kept: &Path) -> Result<()> {
     let folder = kept.parent().context("kernels are kept in no folder")?;
     let scratch = tempfile::Builder::new()
         .prefix(".kernel-")
@@ -130,19 +137,85 @@ fn fetch(package: &str, archive: &Archive, kept: &Path) -> Result<()> {
         .find(|file| name_of(file).starts_with("vmlinuz"))
         .with_context(|| format!("{package} has no vmlinuz"))?;
     copy(image, &keep.join("vmlinuz"))?;
-    for module in MODULES {
-        let found = files
-            .iter()
-            .find(|file| {
-                name_of(file)
-                    .split_once(".ko")
-                    .is_some_and(|(name, _)| name == module)
-            })
-            .with_context(|| format!("{package} has no module {module}"))?;
-        copy(found, &keep.join(name_of(found)))?;
+    let mut modules = Modules {
+        files: &files,
+        tools,
+        found: Vec::new(),
+    };
+    let builtin = files
+        .iter()
+        .find(|file| name_of(file) == "modules.builtin")
+        .map(fs::read_to_string)
+        .transpose()
+        .context("reading the list of what is built in")?
+        .unwrap_or_default();
+    for module in ALGORITHMS.into_iter().chain(MODULES) {
+        let built_in = builtin.lines().any(|line| {
+            line.rsplit('/')
+                .next()
+                .and_then(|name| name.strip_suffix(".ko"))
+                == Some(module)
+        });
+        let found = built_in || modules.add(module)?;
+        anyhow::ensure!(
+            found || ALGORITHMS.contains(&module),
+            "{package} has no module {module}"
+        );
     }
+    let mut order = String::new();
+    for module in &modules.found {
+        let name = name_of(module);
+        copy(module, &keep.join(&name))?;
+        order.push_str(&name);
+        order.push('\n');
+    }
+    fs::write(keep.join(ORDER), order).context("noting the order of the modules")?;
     fs::write(keep.join("package"), package).context("noting the package's name")?;
+    match fs::remove_dir_all(kept) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(error).with_context(|| format!("removing {}", kept.display()));
+        }
+        _ => {}
+    }
     fs::rename(&keep, kept).with_context(|| format!("keeping it as {}", kept.display()))
+}
+
+/// Modules of one package, each behind those that it needs.
+struct Modules<'a> {
+    files: &'a [PathBuf],
+    tools: &'a Tools,
+    found: Vec<PathBuf>,
+}
+
+impl Modules<'_> {
+    /// Adds a module and what it needs; false where the package has none of that name.
+    fn add(&mut self, name: &str) -> Result<bool> {
+        let plain = |name: &str| name.replace('-', "_");
+        let Some(file) = self.files.iter().find(|file| {
+            name_of(file)
+                .split_once(".ko")
+                .is_some_and(|(found, _)| plain(found) == plain(name))
+        }) else {
+            return Ok(false);
+        };
+        if self.found.contains(file) {
+            return Ok(true);
+        }
+        let modinfo = self
+            .tools
+            .program("modinfo")
+            .context("there is no modinfo")?;
+        let needs = Step::new("ask what a module needs", modinfo)
+            .args(["-F", "depends"])
+            .arg(file)
+            .env("LD_LIBRARY_PATH", self.tools.libraries())
+            .read()?;
+        for need in needs.trim().split(',').filter(|need| !need.is_empty()) {
+            anyhow::ensure!(self.add(need)?, "{name} needs {need}, which is not there");
+        }
+        self.found.push(file.clone());
+        Ok(true)
+    }
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {

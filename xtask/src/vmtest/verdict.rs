@@ -8,7 +8,7 @@ use std::{
     fmt,
 };
 
-use super::boot::Said;
+use super::{boot::Said, kernel::Series};
 use crate::test::Counts;
 
 /// Of one test in one guest under one sensor.
@@ -17,6 +17,8 @@ enum Verdict {
     Passed,
     Failed,
     Skipped,
+    /// The sensor does not run in this kernel, and is not expected to.
+    Unsupported,
     /// The guest could not be had.
     Missing,
 }
@@ -36,6 +38,7 @@ impl Verdict {
             Verdict::Passed => "ok",
             Verdict::Failed => "FAILED",
             Verdict::Skipped => "skipped",
+            Verdict::Unsupported => "not sup.",
             Verdict::Missing => "-",
         }
     }
@@ -49,6 +52,8 @@ pub(super) struct Run {
     release: String,
     /// (sensor, test) -> verdict.
     tests: BTreeMap<(String, String), Verdict>,
+    /// Sensors that do not run in this kernel.
+    unsupported: BTreeSet<String>,
     /// What is to be said besides: reasons of skips, last words.
     notes: BTreeSet<String>,
     failed: bool,
@@ -64,17 +69,20 @@ impl Run {
                 .iter()
                 .map(|sensor| (((*sensor).to_owned(), String::new()), Verdict::Missing))
                 .collect(),
+            unsupported: BTreeSet::new(),
             notes: [format!("{kernel} was not booted: {reason}")].into(),
             failed: false,
         }
     }
 
     /// From what a guest said.
-    pub(super) fn read(kernel: &'static str, sensors: &[&str], said: &Said) -> Run {
+    pub(super) fn read(series: &'static Series, sensors: &[&str], said: &Said) -> Run {
+        let kernel = series.name;
         let mut run = Run {
             kernel,
             release: kernel.to_owned(),
             tests: BTreeMap::new(),
+            unsupported: BTreeSet::new(),
             notes: BTreeSet::new(),
             failed: false,
         };
@@ -105,6 +113,10 @@ impl Run {
                             run.notes
                                 .insert(format!("{kernel} {sensor}: {test}: {reason}"));
                         }
+                    }
+                    ["unsupported", sensor, reason, rest] => {
+                        begun.insert(sensor.to_owned());
+                        run.unsupported(series, sensor, &format!("{reason} {rest}"));
                     }
                     ["done"] => done = true,
                     _ => {
@@ -144,6 +156,18 @@ impl Run {
                 .insert(format!("{kernel} did not come to its end: {last}"));
         }
         run
+    }
+
+    fn unsupported(&mut self, series: &Series, sensor: &str, reason: &str) {
+        self.unsupported.insert(sensor.to_owned());
+        self.notes
+            .insert(format!("{} {sensor}: not supported: {reason}", self.kernel));
+        if series.without.contains(&sensor) {
+            self.tests
+                .insert((sensor.to_owned(), String::new()), Verdict::Unsupported);
+        } else {
+            self.fail(sensor, "(it should run in this kernel)");
+        }
     }
 
     fn ended(&mut self, sensor: &str, binary: &str, status: &str) {
@@ -205,7 +229,7 @@ impl Table {
             match verdict {
                 Verdict::Passed => counts.passed += 1,
                 Verdict::Failed => counts.failed += 1,
-                Verdict::Skipped | Verdict::Missing => counts.skipped += 1,
+                Verdict::Skipped | Verdict::Missing | Verdict::Unsupported => counts.skipped += 1,
             }
         }
         counts
@@ -243,7 +267,12 @@ impl fmt::Display for Table {
                     let word = run
                         .tests
                         .get(&(sensor.to_owned(), test.to_owned()))
-                        .map_or("-", Verdict::word);
+                        .unwrap_or(if run.unsupported.contains(sensor) {
+                            &Verdict::Unsupported
+                        } else {
+                            &Verdict::Missing
+                        })
+                        .word();
                     write!(f, "  {word:>8}")?;
                 }
                 writeln!(f)?;
@@ -266,9 +295,15 @@ impl fmt::Display for Table {
 mod tests {
     use super::*;
 
+    static SERIES: Series = Series {
+        name: "6.1",
+        suite: "x",
+        without: &["other"],
+    };
+
     fn read(tests: &str) -> Run {
         Run::read(
-            "6.1",
+            &SERIES,
             &["tracepoint"],
             &Said {
                 tests: tests.replace('\n', "\r\n"),
@@ -295,6 +330,34 @@ mod tests {
         assert_eq!(
             table.to_string(),
             " sensor tracepoint       6.1\n one          ok\n three   skipped\n two      FAILED\n\n 6.1: 6.1.0-50\n 6.1 tracepoint: three: no overlay here\n"
+        );
+    }
+
+    #[test]
+    fn a_sensor_that_does_not_run_is_a_failure_unless_it_is_known_that_it_cannot() {
+        let said = |sensor: &str| {
+            format!(
+                "@@ kernel 6.1\n@@ unsupported {sensor} no-functions: not on this processor\n@@ done\n"
+            )
+        };
+        let read = |sensor: &'static str| {
+            Run::read(
+                &SERIES,
+                &[sensor],
+                &Said {
+                    tests: said(sensor),
+                    console: String::new(),
+                    ended_by_us: false,
+                },
+            )
+        };
+        assert!(read("tracepoint").failed);
+        let known = read("other");
+        assert!(!known.failed);
+        assert!(
+            known
+                .notes
+                .contains("6.1 other: not supported: no-functions: not on this processor")
         );
     }
 

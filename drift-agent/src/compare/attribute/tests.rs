@@ -78,11 +78,13 @@ fn look(stat: Stat, attributes: Vec<Reading>) -> Observed {
     Observed {
         found: Found::File(Some(blake3::hash(b"x"))),
         body: None,
+        lines: None,
         held: None,
         stat: Some(stat),
         attributes,
         known: Known::default(),
         writers: 0,
+        on_top: None,
     }
 }
 

@@ -14,7 +14,7 @@ fn an_unknown_field_names_the_one_that_was_meant() {
    |
  6 |   modde: heal
    |   ^^^^^
-   = allowed here: activeVersion, mode, onRemove, guard",
+   = allowed here: activeVersion, mode, onRemove, guard, evidence",
     );
 }
 
@@ -30,7 +30,7 @@ fn an_unknown_field_like_no_other() {
    |
  6 |   rolout: {}
    |   ^^^^^^
-   = allowed here: activeVersion, mode, onRemove, guard",
+   = allowed here: activeVersion, mode, onRemove, guard, evidence",
     );
 }
 
@@ -70,8 +70,8 @@ fn a_misspelt_field_is_not_called_missing_too() {
  8 |     - pth: /etc/a
    |       ^^^
    = allowed here: path, pathBytes, through, content, mode, owner, group, xattrs, selinux, acl,
-     flags, capabilities, onDrift, severity, redact, maxSize, finalNewline, hardLinks, compare,
-     afterHeal",
+     flags, capabilities, onDrift, severity, redact, maxSize, finalNewline, lineEndings, hardLinks,
+     compare, afterHeal",
     );
 }
 
