@@ -6,7 +6,11 @@ mod declared;
 mod kept;
 mod undeclared;
 
-use std::{path::PathBuf, process::ExitCode, time::SystemTime};
+use std::{
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::SystemTime,
+};
 
 use anyhow::{Context, Result};
 use clap::Args;
