@@ -36,10 +36,10 @@ fn killed_at_every_call(test: &str, operation: Operation) -> Result<()> {
         let state = ground.state().with_context(what)?;
         let (recovered, took) = ground.recovered().with_context(what)?;
         longest = longest.max(took);
-        let before = if operation == Operation::Heal {
-            state
-        } else {
-            recovered
+        // What is begun again at the next start is new then in any case.
+        let before = match operation {
+            Operation::Heal | Operation::Compact => state,
+            Operation::Activate | Operation::Rollback => recovered,
         };
         old += usize::from(before == State::Old);
     }

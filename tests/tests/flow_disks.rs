@@ -42,15 +42,16 @@ impl Small {
             return Ok(None);
         }
         let folder = tempfile::Builder::new().prefix("drift-disks-").tempdir()?;
-        let small = Small { folder };
-        fs::create_dir(small.tree())?;
+        let tree = folder.path().join("tree");
+        fs::create_dir(&tree)?;
         if !sh(&format!(
             "mount -t tmpfs -o mode=755,{options} none {}",
-            small.tree().display()
+            tree.display()
         )) {
             skip(test, &format!("no tmpfs with {options} on this kernel"));
             return Ok(None);
         }
+        let small = Small { folder };
         fs::create_dir(small.tree().join("dir"))?;
         fs::write(small.file(), OLD)?;
         Ok(Some(small))

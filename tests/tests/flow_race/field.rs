@@ -100,6 +100,10 @@ impl Field {
                 serde_json::Value::from(declared())
             );
         }
+        text += &format!(
+            "  symlinks:\n    - {{path: {}, target: nowhere, owner: {OWNER}, group: {GROUP}}}\n",
+            at("tree/dir/named").display()
+        );
         fs::write(at("policies/p.yaml"), text)?;
         let open = |name: &str| {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -183,7 +187,7 @@ impl Field {
                 ),
                 _ => mkdirat(&self.dir, &self.temporary, Mode::from_raw_mode(0o777)),
             },
-            // The file becomes another name of a victim.
+            // The file, or the link, becomes another name of a victim.
             6 => linkat(
                 &self.outside,
                 "file",
@@ -191,9 +195,14 @@ impl Field {
                 &*fresh,
                 AtFlags::empty(),
             )
-            .and_then(|()| renameat(&self.staged, &*fresh, &self.dir, "file")),
+            .and_then(|()| {
+                let name = if number % 2 == 0 { "file" } else { "named" };
+                renameat(&self.staged, &*fresh, &self.dir, name)
+            }),
             // It becomes something else, with another mode; sometimes it goes.
             7 if number % 5 == 0 => unlinkat(&self.dir, "file", AtFlags::empty()),
+            7 if number % 5 == 1 => symlinkat("nowhere", &self.staged, &*fresh)
+                .and_then(|()| renameat(&self.staged, &*fresh, &self.dir, "named")),
             7 => {
                 let path = self.at("staged").join(&fresh);
                 fs::write(&path, "an attacker's\n")?;
