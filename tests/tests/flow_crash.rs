@@ -57,12 +57,14 @@ fn a_heal_that_is_killed_is_whole_or_not_at_all() -> Result<()> {
     killed_at_every_call(test, Operation::Heal)
 }
 
+/// Case B128.
 #[test]
 fn an_activation_that_is_killed_is_whole_or_not_at_all() -> Result<()> {
     let test = "an_activation_that_is_killed_is_whole_or_not_at_all";
     killed_at_every_call(test, Operation::Activate)
 }
 
+/// Case B142.
 #[test]
 fn a_rollback_of_three_policies_that_is_killed_is_whole_or_not_at_all() -> Result<()> {
     let test = "a_rollback_of_three_policies_that_is_killed_is_whole_or_not_at_all";

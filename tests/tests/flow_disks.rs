@@ -200,6 +200,7 @@ fn a_quota_that_is_reached_leaves_the_file_as_it_was_and_heals_when_there_is_roo
     Ok(())
 }
 
+/// Case B126.
 #[test]
 fn a_read_only_file_system_is_said_and_heals_when_it_can_be_written_again() -> Result<()> {
     let test = "a_read_only_file_system_is_said_and_heals_when_it_can_be_written_again";
@@ -235,6 +236,7 @@ fn an_immutable_file_is_said_and_heals_when_it_is_that_no_longer() -> Result<()>
     Ok(())
 }
 
+/// Case B027.
 #[test]
 fn a_file_that_is_a_mount_point_is_said_and_heals_when_it_is_that_no_longer() -> Result<()> {
     let test = "a_file_that_is_a_mount_point_is_said_and_heals_when_it_is_that_no_longer";

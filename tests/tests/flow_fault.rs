@@ -3,7 +3,7 @@
 use anyhow::{Context, Result, ensure};
 use drift_tests::{
     agent::is_built,
-    sweep::{Call, Ground, Operation, State, has_strace, is_full, points},
+    sweep::{Call, Ground, Operation, State, has_strace, is_long, points},
 };
 
 /// The calls that read or change files.
@@ -74,7 +74,7 @@ fn faults(test: &str, operation: Operation) -> Result<()> {
          on {})",
         MADE_AGAIN.join(", ")
     );
-    ensure!(faults >= 12 || is_full(), "{faults} faults only");
+    ensure!(faults >= 12 || is_long(), "{faults} faults only");
     Ok(())
 }
 

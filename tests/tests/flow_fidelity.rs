@@ -18,9 +18,10 @@ use drift_agent::{
     heal,
     observe::{Host, observe},
 };
-use drift_tests::{skip::skip, sweep::is_full};
+use drift_tests::{skip::skip, sweep::is_long};
 use rustix::fs::{
-    IFlags, XattrFlags, fallocate, getxattr, ioctl_getflags, ioctl_setflags, listxattr, setxattr,
+    FallocateFlags, IFlags, XattrFlags, fallocate, getxattr, ioctl_getflags, ioctl_setflags,
+    listxattr, setxattr,
 };
 
 /// Everything but the content.
@@ -184,7 +185,7 @@ fn a_healed_file_is_equal_bit_for_bit_in_everything_it_had_at_any_size_and_name(
     }
     let place = Place::new()?;
     let mut sizes = vec![0, 1, 1024, 4095, 4096, 65_537, 1 << 20];
-    if is_full() {
+    if is_long() {
         // What a policy may declare at most.
         sizes.extend([16 << 20, 64 << 20]);
     }
@@ -216,7 +217,7 @@ fn a_healed_file_is_equal_bit_for_bit_in_everything_it_had_at_any_size_and_name(
     place.heal(&path, &content)?;
     ensure!(fs::read(&path)? == content, "with a hole");
     let file = fs::File::create(&path)?;
-    fallocate(&file, rustix::fs::FallocateFlags::KEEP_SIZE, 0, 1 << 20)?;
+    fallocate(&file, FallocateFlags::KEEP_SIZE, 0, 1 << 20)?;
     file.set_len(1 << 20)?;
     place.heal(&path, &content)?;
     ensure!(fs::read(&path)? == content, "where a hole stood");

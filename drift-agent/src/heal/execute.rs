@@ -264,7 +264,7 @@ pub(super) fn directory_for_writing(
     host: &Host,
     path: &Path,
     notes: &mut Vec<String>,
-) -> Result<rustix::fd::OwnedFd, HealError> {
+) -> Result<OwnedFd, HealError> {
     match host.directory(path, OFlags::RDONLY) {
         Err(Errno::NOENT) => {}
         other => return other.map_err(|error| unreachable_parent(path, error)),

@@ -50,6 +50,7 @@ fn heal(host: &Host, declared: &Declared, turn: u64) -> bool {
     heal::execute(host, declared, &action, observed.stat.as_ref()).is_ok()
 }
 
+/// Cases B130, B132.
 #[test]
 fn heals_among_attackers_write_nothing_else_and_follow_no_link() -> Result<()> {
     let test = "heals_among_attackers_write_nothing_else_and_follow_no_link";
