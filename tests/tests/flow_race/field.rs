@@ -281,11 +281,15 @@ impl Field {
             );
         }
         let temporary = self.temporary.display().to_string();
-        let temporary = temporary.as_str();
+        let of_link = temporary_name(&self.at("tree/dir/named"));
+        let of_link = of_link.display().to_string();
         let may_be: [(&str, BTreeSet<&str>); 2] = [
-            ("outside", ["file", "other", temporary].into()),
-            // It is at the declared path while it is mounted there.
-            ("mounted", ["file", "other", temporary].into()),
+            ("outside", ["file", "other", &temporary].into()),
+            // It is at the declared paths while it is mounted there.
+            (
+                "mounted",
+                ["file", "named", "other", &temporary, &of_link].into(),
+            ),
         ];
         for (folder, names) in may_be {
             for entry in fs::read_dir(self.at(folder))? {
