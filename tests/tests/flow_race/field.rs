@@ -196,25 +196,28 @@ impl Field {
                 AtFlags::empty(),
             )
             .and_then(|()| {
-                let name = if number % 2 == 0 { "file" } else { "named" };
+                let name = if number.is_multiple_of(2) {
+                    "file"
+                } else {
+                    "named"
+                };
                 renameat(&self.staged, &*fresh, &self.dir, name)
             }),
             // It becomes something else, with another mode; sometimes it goes.
-            7 if number % 5 == 0 => unlinkat(&self.dir, "file", AtFlags::empty()),
+            7 if number.is_multiple_of(5) => unlinkat(&self.dir, "file", AtFlags::empty()),
             7 if number % 5 == 1 => symlinkat("nowhere", &self.staged, &*fresh)
                 .and_then(|()| renameat(&self.staged, &*fresh, &self.dir, "named")),
             7 => {
                 let path = self.at("staged").join(&fresh);
                 fs::write(&path, "an attacker's\n")?;
                 fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
-                let calm = number % 2 == 0;
+                let calm = number.is_multiple_of(2);
                 let calm_dir = calm.then(|| {
                     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
                     openat(&self.tree, "calm", flags, Mode::empty())
                 });
-                let dir = match calm_dir.transpose() {
-                    Ok(dir) => dir,
-                    Err(_) => return Ok(false),
+                let Ok(dir) = calm_dir.transpose() else {
+                    return Ok(false);
                 };
                 renameat(
                     &self.staged,

@@ -35,7 +35,7 @@ fn heal(host: &Host, declared: &Declared, turn: u64) -> bool {
     let observed = observe(host, declared, None, &mut |_| {});
     let drifts = differences(declared, &observed);
     let in_turn = || {
-        if turn % 2 == 0 {
+        if turn.is_multiple_of(2) {
             Action::Replace
         } else {
             Action::Attributes
@@ -112,7 +112,7 @@ fn heals_among_attackers_write_nothing_else_and_follow_no_link() -> Result<()> {
                     if well.fetch_add(is_done, Ordering::Relaxed) + is_done >= wanted {
                         is_over.store(true, Ordering::Relaxed);
                     }
-                    if turn % 500 == 0
+                    if turn.is_multiple_of(500)
                         && let Err(error) = field.check()
                     {
                         report(error);
