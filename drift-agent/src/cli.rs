@@ -14,6 +14,7 @@ mod history;
 mod pause;
 mod policy;
 mod probe;
+mod root;
 mod run;
 mod size;
 mod snapshot;

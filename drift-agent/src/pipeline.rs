@@ -16,6 +16,7 @@ mod guard;
 mod health;
 mod judge;
 mod keep;
+mod mounts;
 mod path;
 mod quiet;
 mod reloads;
@@ -46,7 +47,7 @@ use tokio::{
 };
 
 use crate::{
-    declare::{Basis, Changes, Rejected, Snapshot},
+    declare::{Basis, Changes, Declared, Rejected, Snapshot},
     observe::{Host, Identify, Objects, Register, Search},
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
     report::{Cause, Event, Record, ReportError, Reporter, Watching},
@@ -80,6 +81,8 @@ enum Wake {
     Done(Box<Done>),
     /// A time has come.
     Time,
+    /// Something was mounted or unmounted.
+    Mounts,
     /// The policy folder changed, or SIGHUP.
     Policies,
     /// Somebody asks through the control socket.
@@ -156,6 +159,7 @@ struct Pipeline {
     losses: drain::Losses,
     sweep: drain::Sweep,
     scans: scan::FullScans,
+    mounts: mounts::Mounted,
     /// Policies that were not as declared since their health was noted last.
     unsound: BTreeSet<String>,
     noting: Arc<Noting>,
@@ -266,6 +270,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         losses: drain::Losses::default(),
         sweep: drain::Sweep::default(),
         scans: scan::FullScans::default(),
+        mounts: mounts::Mounted::default(),
         unsound: BTreeSet::new(),
         noting: Arc::default(),
         rejected: None,
@@ -298,6 +303,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         .timers
         .set(Timer::Health, now + pipeline.health_interval());
 
+    let table = mounts::Table::of(&pipeline.host);
     loop {
         pipeline.start_jobs();
         pipeline.start_reloads();
@@ -310,6 +316,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
             Some(done) = back.recv() => Wake::Done(done),
             Some(asked) = asked.recv() => Wake::Asked(Box::new(asked)),
             () = rung(&mut ears) => Wake::Ring,
+            () = table.changed() => Wake::Mounts,
             () = pipeline.timers.next() => Wake::Time,
         };
         match wake {
@@ -322,6 +329,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
                 pipeline.advance(&mut ears)?;
                 pipeline.ready()?;
             }
+            Wake::Mounts => pipeline.table_changed(),
             Wake::Time => pipeline.time(&mut ears)?,
             Wake::Asked(asked) => pipeline.answer(*asked, &mut ears)?,
             Wake::Policies => {
@@ -434,6 +442,11 @@ impl Pipeline {
         drop(states);
         self.brake_policies(&old);
         self.writing.clear();
+        if let Some(places) = self.host.places() {
+            let tag = |file: &Declared| format!("{} {}", file.policy.name, file.policy.version);
+            let files = self.snapshot.files.iter();
+            places.declare(files.map(|file| (file.real().to_owned(), tag(file))));
+        }
         self.objects = objects;
         self.register = ears.as_ref().map(|ears| {
             Arc::new(Register::new(
@@ -526,6 +539,7 @@ impl Pipeline {
             return Ok(());
         }
         self.first = None;
+        self.keep_places();
         if let Some(path) = &self.settings.ready_file {
             std::fs::write(path, format!("{}\n", std::process::id())).map_err(|source| {
                 PipelineError::Ready {

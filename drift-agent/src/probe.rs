@@ -21,7 +21,7 @@ mod watch;
 pub use attach::{Fate, Tried};
 pub use btf::BtfError;
 pub use counters::Counters;
-pub use doorbell::Doorbell;
+pub use doorbell::{Doorbell, MountTable};
 pub use hook::{Hook, Place, hooks};
 pub use layout::layout;
 pub use load::{Attached, Probe, ProbeSettings};

@@ -38,6 +38,8 @@ pub struct Unwanted;
 pub struct Settings {
     pub policies: PathBuf,
     pub state: PathBuf,
+    /// Where declared paths begin.
+    pub host_root: PathBuf,
     /// Overrides what each Policy says.
     pub mode: Option<Mode>,
     pub sensor: Sensor,

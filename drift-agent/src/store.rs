@@ -62,6 +62,8 @@ const BATCH: usize = 16 << 20;
 #[derive(Debug)]
 pub struct Store {
     path: PathBuf,
+    /// Whose users and groups policies name.
+    host_root: PathBuf,
     folder: Folder,
     blobs: Blobs,
     state: State,
@@ -78,6 +80,19 @@ pub struct Store {
 }
 
 impl Store {
+    /// Names of users and groups in policies are those of the host with this root.
+    #[must_use]
+    pub fn rooted(self, host_root: &Path) -> Self {
+        let host_root = host_root.to_owned();
+        Self { host_root, ..self }
+    }
+
+    /// See [`Store::rooted`].
+    #[must_use]
+    pub fn host_root(&self) -> &Path {
+        &self.host_root
+    }
+
     /// Opens what is in `state_dir`, which must be there, or begins anew. `quota`: bytes on the disk for blobs.
     ///
     /// # Errors
@@ -97,6 +112,7 @@ impl Store {
         let pauses = Mutex::new(pause::read(&folder, &mut notes)?);
         Ok(Self {
             path: state_dir.to_owned(),
+            host_root: PathBuf::from("/"),
             folder,
             blobs,
             state,

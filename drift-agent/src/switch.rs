@@ -308,7 +308,7 @@ pub fn before_the_stop(
     let mut all = store.holds();
     all.extend(holds);
     store
-        .look_with(folder, Path::new("/"), mode, &all)
+        .look_with(folder, store.host_root(), mode, &all)
         .0
         .inspect_err(|rejected| {
             log::info!(

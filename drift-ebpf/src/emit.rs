@@ -125,6 +125,35 @@ pub fn stirred(slot: u32, key: Key) {
     send(&CHANGES, &event, u64::from(BPF_RB_NO_WAKEUP));
 }
 
+/// Tells that a watched file was empty when it was opened to be read: once for each process and state of the file. Who has emptied it is not known.
+#[inline(always)]
+pub fn emptied(slot: u32, key: Key) {
+    let Some(state) = SLOTS.get_ptr(slot) else {
+        return;
+    };
+    // SAFETY: the pointer is into the array map; an aligned u64 is read whole.
+    let changes = unsafe { (*state).changes };
+    let seen = [actor::ids().0, slot, Kind::Attr as u32];
+    // SAFETY: the value is a plain u64.
+    if unsafe { LOADED.get(seen) }.is_some_and(|told| *told == changes) {
+        return;
+    }
+    // Not told again is the aim; where the table refuses, it is told again.
+    let _told_again = LOADED.insert(seen, changes, 0);
+    if !raise(slot, Level::Done) {
+        return;
+    }
+    let event = Event {
+        // SAFETY: a helper without arguments.
+        time_ns: unsafe { bpf_ktime_get_boot_ns() },
+        key,
+        slot,
+        kind: Kind::Attr as u32,
+        ..actor::NOBODY
+    };
+    send(&CHANGES, &event, u64::from(BPF_RB_FORCE_WAKEUP));
+}
+
 /// Tells the end of a process that had a watched file open for writing. Not tied to a slot: the agent knows whose end it waits for.
 #[inline(always)]
 pub fn ended() {

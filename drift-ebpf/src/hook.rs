@@ -11,8 +11,10 @@
 mod attr;
 mod call;
 mod create;
+mod mount;
 mod open;
 mod read;
 mod remove;
 mod replace;
+mod uring;
 mod write;

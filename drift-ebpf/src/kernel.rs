@@ -11,7 +11,7 @@ use aya_ebpf::{
     },
     programs::TracePointContext,
 };
-use drift_common::abi::{Knobs, NAME_HASH_START, Offsets, name_hash_step};
+use drift_common::abi::{ABSENT, Knobs, NAME_HASH_START, Offsets, name_hash_step};
 
 use crate::{fault::Fault, map::NAME};
 
@@ -42,7 +42,14 @@ static OFFSETS: Offsets = Offsets {
     inode_super: 0,
     inode_generation: 0,
     inode_writecount: 0,
+    inode_size: 0,
     super_dev: 0,
+    super_magic: 0,
+    overlay_inode: 0,
+    overlay_upper: 0,
+    request_opcode: 0,
+    request_file: 0,
+    request_result: 0,
     iattr_valid: 0,
 };
 
@@ -302,5 +309,64 @@ impl Inode {
     pub fn writers(self) -> Result<u32, Fault> {
         let count: i32 = self.0.read(offset!(inode_writecount))?;
         Ok(if count > 0 { count as u32 } else { 0 })
+    }
+
+    /// `i_size`.
+    #[inline(always)]
+    pub fn size(self) -> Result<u64, Fault> {
+        self.0.read(offset!(inode_size))
+    }
+
+    /// Of an overlay's inode: the one in its upper layer, which is what is written to. `None`: no overlay's, or nothing has been written to it yet.
+    #[inline(always)]
+    pub fn upper(self) -> Result<Option<Inode>, Fault> {
+        let (inode, upper) = (offset!(overlay_inode), offset!(overlay_upper));
+        if inode == ABSENT as usize || upper == ABSENT as usize {
+            return Ok(None);
+        }
+        let super_block: Address = self.0.read(offset!(inode_super))?;
+        let magic: u64 = super_block.read(offset!(super_magic))?;
+        if magic != OVERLAY_MAGIC {
+            return Ok(None);
+        }
+        let dentry: Address = Address(self.0.0.wrapping_sub(inode as u64)).read(upper)?;
+        if dentry.0 == 0 {
+            return Ok(None);
+        }
+        Dentry(dentry).inode().map(Some)
+    }
+}
+
+/// `s_magic` of an overlay.
+const OVERLAY_MAGIC: u64 = 0x794c_7630;
+
+/// A `struct io_kiocb`: a request to io_uring.
+#[derive(Clone, Copy)]
+pub struct Request(Address);
+
+impl Request {
+    /// `None`: there is none, or this kernel's are not known (the agent does not attach what asks then).
+    #[inline(always)]
+    pub fn new(address: u64) -> Option<Request> {
+        (address != 0 && offset!(request_opcode) != ABSENT as usize)
+            .then_some(Request(Address(address)))
+    }
+
+    #[inline(always)]
+    pub fn opcode(self) -> Result<u8, Fault> {
+        self.0.read(offset!(request_opcode))
+    }
+
+    /// What the call returned, as a system call would.
+    #[inline(always)]
+    pub fn result(self) -> Result<i32, Fault> {
+        self.0.read(offset!(request_result))
+    }
+
+    /// What it was about, where that is a file.
+    #[inline(always)]
+    pub fn file(self) -> Result<Option<File>, Fault> {
+        let file: Address = self.0.read(offset!(request_file))?;
+        Ok((file.0 != 0).then_some(File(file)))
     }
 }

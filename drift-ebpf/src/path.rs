@@ -6,7 +6,7 @@
 use core::hint::black_box;
 
 use aya_ebpf::helpers::bpf_probe_read_user_str_bytes;
-use drift_common::abi::{INSIDE, Key, NAME_HASH_START, SWEEP_SLOT, name_hash_step};
+use drift_common::abi::{INSIDE, Key, NAME_HASH_START, SWEEP_SLOT, WHOLE, name_hash_step};
 
 use crate::{
     call::{Named, WORKING_DIRECTORY},
@@ -29,6 +29,8 @@ pub struct Last {
     slashed: u64,
     /// Not 0: there was nothing.
     empty: u64,
+    /// Hash of all of it; 0 where it does not begin at the root, or is too long.
+    whole: u64,
     /// Bytes of the path, and where its tail begins.
     length: usize,
     start: usize,
@@ -80,6 +82,7 @@ pub extern "C" fn read_last(path: u64) -> i32 {
     };
     let mut walk = Walk {
         name: NAME_HASH_START,
+        whole: NAME_HASH_START,
         parent: 0,
         slashed,
         between: 0,
@@ -95,12 +98,18 @@ pub extern "C" fn read_last(path: u64) -> i32 {
     last.name = walk.name;
     last.parent = walk.parent;
     last.slashed = walk.slashed;
+    last.whole = if start == 0 && buffer[0] == b'/' {
+        walk.whole
+    } else {
+        0
+    };
     0
 }
 
 /// A path, byte by byte, without a branch: the verifier follows each way through each turn of a loop.
 struct Walk {
     name: u64,
+    whole: u64,
     parent: u64,
     /// 0 or 1: there was a slash.
     slashed: u64,
@@ -119,6 +128,7 @@ impl Walk {
         self.name = pick(begins, NAME_HASH_START, self.name);
         let is_slash = black_box(slash.wrapping_neg());
         self.name = pick(is_slash, self.name, name_hash_step(self.name, byte));
+        self.whole = name_hash_step(self.whole, byte);
         self.slashed |= slash;
         self.between = slash;
     }
@@ -189,6 +199,11 @@ pub fn find(named: &Named) -> Result<Found, Fault> {
 #[inline(always)]
 fn by_name(named: &Named, last: &Last) -> Result<Found, Fault> {
     if last.slashed != 0 {
+        if last.whole != 0
+            && let Some(slot) = filter::name_anywhere(last.whole ^ WHOLE)
+        {
+            return Ok(Found::new(How::Object, slot));
+        }
         let found = match filter::name_anywhere(last.name) {
             Some(slot) => Found::new(How::Anywhere, slot),
             None => match filter::name_anywhere(last.parent ^ INSIDE) {

@@ -8,6 +8,7 @@ pub mod peer;
 pub mod report;
 pub mod scene;
 pub mod skip;
+pub mod stage;
 pub mod sweep;
 pub mod tree;
 pub mod wait;

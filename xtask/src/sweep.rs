@@ -1,6 +1,7 @@
 //! `cargo xtask sweep`: far more of the random and the systematic tests than the tests themselves try.
 
 mod crash;
+mod evasion;
 mod fault;
 mod oracle;
 mod power;
@@ -22,6 +23,7 @@ Examples:
   cargo xtask sweep oracle --seed 1 --sequences 5   the same again
   TMPDIR=/dev/shm cargo xtask sweep crash        kill what is whole or not at all at each of its calls
   TMPDIR=/dev/shm cargo xtask sweep fault        let each call fail, once and for good
+  sudo -E cargo xtask sweep evasion              every technique 20 times, docs/evasion.md anew
   sudo -E cargo xtask sweep power --cuts 1000    cut the power of the disk at any moment
   sudo -E cargo xtask sweep race                 a million heals among eight attackers
   sudo -E cargo xtask sweep rival                a rival for ten minutes
@@ -41,6 +43,7 @@ enum What {
     Oracle(oracle::Args),
     Crash(crash::Args),
     Fault(fault::Args),
+    Evasion(evasion::Args),
     Power(power::Args),
     Race(race::Args),
     Rival(rival::Args),
@@ -51,6 +54,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         What::Oracle(args) => oracle::run(args),
         What::Crash(args) => crash::run(args),
         What::Fault(args) => fault::run(args),
+        What::Evasion(args) => evasion::run(args),
         What::Power(args) => power::run(args),
         What::Race(args) => race::run(args),
         What::Rival(args) => rival::run(args),

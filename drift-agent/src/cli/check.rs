@@ -5,7 +5,7 @@ mod cache;
 use std::{
     collections::HashMap,
     io::{self, IsTerminal},
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant, SystemTime},
 };
@@ -15,11 +15,11 @@ use clap::Args;
 use serde_json::Value;
 
 use self::cache::Cache;
-use super::format::Format;
+use super::{format::Format, root::HostRoot};
 use crate::{
     compare::{self, Drift},
     declare::{self, Declared, Severity},
-    observe::{Host, Look, Pace, Row, Seen, scan},
+    observe::{Look, Pace, Row, Seen, scan},
     pipeline::{also_declared, declared_side, detail, observed_side},
     report::{Cause, Event, Output, Record, Reporter},
 };
@@ -34,6 +34,8 @@ pub struct Check {
     /// Folder of policy files (*.yaml, *.yml).
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
+    #[command(flatten)]
+    root: HostRoot,
     /// Read every file. Otherwise those whose inode, owner, mode, size and times are all as an earlier check has seen them are not read again.
     #[arg(long)]
     full: bool,
@@ -84,6 +86,7 @@ impl Check {
     pub fn run(self) -> Result<ExitCode> {
         let Check {
             policies,
+            root,
             full,
             cache,
             rate,
@@ -95,11 +98,11 @@ impl Check {
         }
         let cache = Cache::of(&policies, cache);
         let kept = cache.declared();
-        let snapshot = match declare::load_digests(&policies, Path::new("/"), kept.as_deref()) {
+        let snapshot = match declare::load_digests(&policies, &root.path, kept.as_deref()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
-        let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+        let host = root.host()?;
         let seen = if full { Seen::default() } else { cache.seen() };
         let began = SystemTime::now();
         let start = Instant::now();

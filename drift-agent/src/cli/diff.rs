@@ -1,21 +1,17 @@
 //! `drift-agent diff`: what differs now between what is declared and what is there.
 
-use std::{
-    path::{Path, PathBuf},
-    process::ExitCode,
-    sync::Arc,
-};
+use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
 use anyhow::{Context, Result};
 use clap::Args;
 use drift_common::escape;
 use serde_json::Value;
 
-use super::{check::status, difference::Difference, format::Format};
+use super::{check::status, difference::Difference, format::Format, root::HostRoot};
 use crate::{
     compare,
     declare::{self, Declared, Holds, Names},
-    observe::{Host, Pace, Seen, scan},
+    observe::{Pace, Seen, scan},
     report::shown,
 };
 
@@ -32,6 +28,8 @@ pub(super) struct Diff {
     /// Folder of policy files (*.yaml, *.yml).
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
+    #[command(flatten)]
+    root: HostRoot,
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -62,14 +60,15 @@ impl Diff {
         let Diff {
             paths,
             policies,
+            root,
             output,
         } = self;
-        let snapshot = match declare::load(&policies, Path::new("/"), None, &Holds::new()) {
+        let snapshot = match declare::load(&policies, &root.path, None, &Holds::new()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
         let (files, mut status_bits) = select(&snapshot.files, &paths)?;
-        let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+        let host = root.host()?;
         // First which, on all threads; then one after the other, so that no more than one content is held.
         let drifting = scan(
             &host,
@@ -83,7 +82,7 @@ impl Diff {
             |_| {},
         );
         let host = host.holding();
-        let names = Names::of(Path::new("/"));
+        let names = Names::of(&root.path);
         let mut values: Vec<Value> = Vec::new();
         let mut count = 0;
         for (index, ()) in drifting {

@@ -17,11 +17,8 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use self::kept::Kept;
-use super::{format::Format, state::StateFolder};
-use crate::{
-    declare::{self, Declared, Mode, Names},
-    observe::Host,
-};
+use super::{format::Format, root::HostRoot, state::StateFolder};
+use crate::declare::{self, Declared, Mode, Names};
 
 /// Say what is declared of a path and where, what is there, what differs, and what healing would do.
 ///
@@ -36,6 +33,8 @@ pub(super) struct Explain {
     /// Folder of policy files (*.yaml, *.yml).
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
+    #[command(flatten)]
+    root: HostRoot,
     #[command(flatten)]
     state: StateFolder,
     #[arg(short, long, value_enum, default_value_t)]
@@ -81,13 +80,14 @@ impl Explain {
         let Explain {
             path,
             policies,
+            root,
             state,
             output,
         } = self;
         let state = state.path()?;
         let kept = Kept::of(&state);
         let path = std::path::absolute(path).context("a path without a name")?;
-        let snapshot = match declare::load(&policies, Path::new("/"), None, &kept.holds()) {
+        let snapshot = match declare::load(&policies, &root.path, None, &kept.holds()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
@@ -96,8 +96,8 @@ impl Explain {
             .binary_search_by(|file| file.path.as_path().cmp(&path));
         let explanation = match found {
             Ok(index) => {
-                let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
-                let names = Names::of(Path::new("/"));
+                let host = root.host()?;
+                let names = Names::of(&root.path);
                 let declared = &snapshot.files[index];
                 let of_path = kept.of_path(&state, declared);
                 let mut explanation = declared::explain(

@@ -16,12 +16,14 @@ use tokio::sync::mpsc;
 
 use super::{
     duration::{duration, interval},
+    root::HostRoot,
     size::quota,
     state::StateFolder,
 };
 use crate::{
     declare::{self, Basis, Mode, Rejected, Snapshot},
     heal,
+    kept::Unusable,
     observe::{Host, Objects},
     pipeline::{self, Parts},
     probe::{Probe, ProbeSettings, Refused},
@@ -45,6 +47,8 @@ pub struct Run {
     policies: PathBuf,
     #[command(flatten)]
     state: StateFolder,
+    #[command(flatten)]
+    root: HostRoot,
     /// What to do on drift, whatever the policies say.
     #[arg(long, value_enum)]
     mode: Option<ModeArg>,
@@ -130,6 +134,7 @@ impl Run {
         let Run {
             policies,
             state,
+            root,
             mode,
             sensor,
             scan_interval,
@@ -147,6 +152,7 @@ impl Run {
         let settings = Settings {
             policies,
             state: state.path()?,
+            host_root: root.path.clone(),
             mode: mode.map(|mode| match mode {
                 ModeArg::Observe => Mode::Observe,
                 ModeArg::Heal => Mode::Heal,
@@ -172,19 +178,19 @@ impl Run {
             ready_file,
             debug_probes,
         };
-        start(settings)
+        start(settings, root.host()?)
     }
 }
 
-fn start(settings: Settings) -> Result<()> {
+fn start(settings: Settings, host: Host) -> Result<()> {
     let otlp = OtlpSettings::from_env()?;
     // One agent for a state folder: two would heal against each other.
     let _lock = lock(&settings.state)?;
-    let store = Store::open(&settings.state, settings.store_quota)?;
+    let store = Store::open(&settings.state, settings.store_quota)?.rooted(&settings.host_root);
     for note in store.notes() {
         eprintln!("{note}.");
     }
-    let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+    let host = mind_places(host, &settings)?;
     let recovered = recover(&host, &store);
     let (outcome, basis, waits) = look(&host, &store, &settings);
     let (snapshot, rejected) = match outcome {
@@ -239,6 +245,23 @@ fn start(settings: Settings) -> Result<()> {
     })
 }
 
+/// Takes up where declared paths were when they were declared.
+fn mind_places(host: Host, settings: &Settings) -> Result<Host> {
+    let host = host
+        .minding_places(&settings.host_root)
+        .context("cannot read the table of mounts of the host's root directory")?;
+    if let Some(Err(error)) = host
+        .places()
+        .map(|places| places.resume(&settings.state.join("places")))
+        && !matches!(error, Unusable::Absent)
+    {
+        eprintln!(
+            "degraded: where declared paths were is not known ({error}): what is mounted over them now counts as declared."
+        );
+    }
+    Ok(host)
+}
+
 /// What a crash has left of a change of versions is dropped, or brought to its end. False: something is left to do.
 fn recover(host: &Host, store: &Store) -> bool {
     match heal::recover(host, store) {
@@ -269,7 +292,7 @@ fn look(
     settings: &Settings,
 ) -> (Result<Snapshot, Rejected>, Basis, bool) {
     let (policies, mode) = (&settings.policies, settings.mode);
-    let (outcome, basis) = store.look(policies, Path::new("/"), mode);
+    let (outcome, basis) = store.look(policies, store.host_root(), mode);
     let Ok(snapshot) = &outcome else {
         return (outcome, basis, false);
     };
@@ -309,7 +332,7 @@ fn look(
                 eprintln!("degraded: that is not kept: {error}");
                 return (outcome, basis, false);
             }
-            let (outcome, basis) = store.look(policies, Path::new("/"), mode);
+            let (outcome, basis) = store.look(policies, store.host_root(), mode);
             (outcome, basis, false)
         }
     }
@@ -330,7 +353,7 @@ fn last_good(store: &Store, settings: &Settings, rejected: &Rejected) -> Result<
     let shown = restored.folder.display();
     match declare::load(
         &restored.folder,
-        Path::new("/"),
+        store.host_root(),
         settings.mode,
         &store.holds(),
     ) {

@@ -41,6 +41,7 @@ fn look(found: Found, mode: u32, uid: u32, gid: u32) -> Observed {
         attributes: Vec::new(),
         known: Known::default(),
         writers: 0,
+        on_top: None,
     }
 }
 

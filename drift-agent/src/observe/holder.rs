@@ -25,7 +25,7 @@ use super::Host;
 use crate::report::{Holder, Holders};
 
 /// What one search may take.
-const MOST_TIME: Duration = Duration::from_millis(250);
+const MOST_TIME: Duration = Duration::from_secs(1);
 /// Searches that may be waited for at once; further ones are not made.
 const MOST_WAITING: usize = 64;
 /// Of each file, processes that are named.

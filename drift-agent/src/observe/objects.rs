@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use drift_common::abi::{INSIDE, SWEEP_SLOT, name_hash};
+use drift_common::abi::{INSIDE, MOUNT_SLOT, SWEEP_SLOT, WHOLE, name_hash};
 
 use crate::declare::{Declared, Target};
 
@@ -16,6 +16,8 @@ use crate::declare::{Declared, Target};
 pub enum Object {
     /// Everything: an attribute was changed through a name that is nobody's.
     Everything,
+    /// The tables of mounts.
+    Mounts,
     /// A declared path, by its place in the snapshot.
     File(usize),
     /// A directory on the way to declared paths, or a link.
@@ -49,6 +51,7 @@ pub struct Objects {
     directories: HashMap<PathBuf, u32>,
     /// Slot of each declared path, by its place in the snapshot.
     files: Vec<u32>,
+    paths: Vec<PathBuf>,
     /// Slots of directories in which every name is watched.
     inside: HashMap<PathBuf, u32>,
     /// The same, by slot.
@@ -60,10 +63,10 @@ impl Objects {
     #[must_use]
     pub fn new(files: &[Arc<Declared>]) -> Objects {
         let mut objects = Objects {
-            slots: vec![Object::Everything],
+            slots: vec![Object::Everything, Object::Mounts],
             ..Objects::default()
         };
-        debug_assert_eq!(SWEEP_SLOT, 0);
+        debug_assert_eq!((SWEEP_SLOT, MOUNT_SLOT), (0, 1));
         // What can have something beneath it or be gone through, and is declared itself.
         let own: HashMap<&Path, usize> = files
             .iter()
@@ -75,6 +78,7 @@ impl Objects {
         for (index, declared) in files.iter().enumerate() {
             let slot = objects.add(Object::File(index));
             objects.files.push(slot);
+            objects.paths.push(declared.path.clone());
             let real = declared.real();
             if let Target::Directory(Some(_)) = &declared.target {
                 objects.inside.insert(real.to_owned(), slot);
@@ -207,15 +211,22 @@ impl Objects {
         self.insides.contains(&slot)
     }
 
-    /// Every name that the kernel half looks for, with its slot.
+    /// Every name that the kernel half looks for wherever it stands, and every whole path, with its slot. A declared directory that something is declared in has
+    /// two: its path rings the one that both hear.
     pub fn names(&self) -> impl Iterator<Item = (u64, u32)> {
-        self.slots
-            .iter()
-            .zip(0..)
-            .filter_map(|(object, slot)| match object {
-                Object::Name(name) => Some((name.hash, slot)),
-                Object::Everything | Object::File(_) | Object::Directory(_) => None,
-            })
+        let whole = |path: &Path| name_hash(path.as_os_str().as_bytes()) ^ WHOLE;
+        let files = self.paths.iter().zip(&self.files);
+        let files = files
+            .filter(|(path, _)| !self.directories.contains_key(*path))
+            .map(move |(path, slot)| (whole(path), *slot));
+        let directories = self.directories.iter();
+        let directories = directories.map(move |(path, slot)| (whole(path), *slot));
+        let names = self.slots.iter().zip(0..);
+        let names = names.filter_map(|(object, slot)| match object {
+            Object::Name(name) => Some((name.hash, slot)),
+            Object::Everything | Object::Mounts | Object::File(_) | Object::Directory(_) => None,
+        });
+        names.chain(files).chain(directories)
     }
 
     /// How many slots there are.

@@ -6,7 +6,9 @@
 mod hash;
 mod host;
 mod list;
+mod mounts;
 mod observed;
+mod places;
 mod stat;
 pub mod take;
 mod way;
@@ -14,6 +16,7 @@ mod way;
 pub use host::Host;
 pub use list::Unexpected;
 pub use observed::{Found, Held, Known, Observed};
+pub use places::Places;
 pub use stat::{Stat, Times};
 
 use std::{
@@ -22,13 +25,14 @@ use std::{
     io,
     os::fd::{AsFd, BorrowedFd},
     os::unix::ffi::OsStringExt,
+    path::Path,
     sync::Arc,
     thread,
     time::Duration,
 };
 
 use rustix::{
-    fs::{Mode, OFlags, openat2, readlinkat},
+    fs::{Mode, OFlags, fdatasync, openat2, readlinkat},
     io::Errno,
 };
 
@@ -237,17 +241,32 @@ impl<'h> Reader<'h> {
             Ok(parent) => parent,
             Err(error) => {
                 observed.found = in_the_way(error);
+                if error == Errno::XDEV {
+                    observed.on_top = self.on_top(declared.real());
+                }
                 rekey(&observed.known);
                 return observed;
             }
         };
         observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
+        if let Some(places) = self.host.places()
+            && !places.is_own(declared.real(), parent.as_fd(), name)
+        {
+            observed.found = Found::Relocated;
+            observed.on_top = self.on_top(declared.real());
+            rekey(&observed.known);
+            return observed;
+        }
         self.at(parent.as_fd(), name, declared, watch, rekey, &mut observed);
         // The way must still lead to what was read.
         if self.host.links_hold(declared).is_err() {
             observed.found = Found::Unstable;
         }
         observed
+    }
+
+    fn on_top(&self, path: &Path) -> Option<String> {
+        self.host.places()?.told(path)
     }
 
     /// What stands under a name in a directory.
@@ -308,9 +327,21 @@ impl<'h> Reader<'h> {
         };
         if let Some(learned) = watch.and_then(Watch::learned) {
             observed.known.file = Some(learned.key);
+            observed.known.real = (learned.real.ino != 0).then_some(learned.real);
             observed.writers = learned.writers;
         }
         rekey(&observed.known);
+        // Whoever has it open for writing may have its pages dirty already, and who stores into those again through a mapping rings nobody. Once they are on the
+        // disk the next store does. Where that fails (a read-only file system, a full disk) nothing is lost but that.
+        let before = if observed.writers > 0 && fdatasync(&file).is_ok() {
+            let now = stat_of(file.as_fd())?;
+            if !now.is_same_file(&before) {
+                return Ok(Found::Unstable);
+            }
+            now
+        } else {
+            before
+        };
         observed.attributes = read_attributes(Place::Open(file.as_fd()), named);
         let found = match &declared.target {
             Target::File(content) if before.size > content.max_size => Found::File(None),

@@ -33,6 +33,8 @@ pub struct Register {
 struct Keys {
     directories: HashMap<u32, Key>,
     files: HashMap<u32, Key>,
+    /// Of files in an overlay: the inode beneath.
+    reals: HashMap<u32, Key>,
     /// Slots of one inode: more than one when two declared paths are links to one file.
     by_key: HashMap<Key, Vec<u32>>,
 }
@@ -64,6 +66,9 @@ impl Register {
                 self.told(self.watch.forget_dir(key));
             }
         }
+        for key in keys.reals.values() {
+            self.told(self.watch.forget_file(key));
+        }
         for (slot, key) in keys.directories {
             self.forget_directory(slot, key);
         }
@@ -92,6 +97,7 @@ impl Register {
         let way_known = way_known && declared.links().is_empty();
         let changed = !way_known && self.walk(host, declared);
         self.file(slot, known.file);
+        self.real(slot, known.real);
         changed
     }
 
@@ -186,6 +192,24 @@ impl Register {
             if is_inside {
                 self.told(self.watch.inside(&key, slot));
             }
+        }
+    }
+
+    /// What is written to where an overlay's file is. Two declared paths never share one that they do not share above.
+    fn real(&self, slot: u32, key: Option<Key>) {
+        let mut keys = self.keys();
+        let before = match key {
+            Some(key) => keys.reals.insert(slot, key),
+            None => keys.reals.remove(&slot),
+        };
+        if before == key {
+            return;
+        }
+        if let Some(before) = before {
+            self.told(self.watch.forget_file(&before));
+        }
+        if let Some(key) = key {
+            self.told(self.watch.file(&key, slot));
         }
     }
 

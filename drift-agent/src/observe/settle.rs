@@ -14,6 +14,8 @@ use super::decode::Decoded;
 
 /// A writer that has written nothing for so long is not in the middle of something.
 pub const QUIET: Duration = Duration::from_secs(1);
+/// A writer that is first heard of may be gone at once, without a close that rings: what unmaps a file, or uses io_uring. Then a look tells so.
+pub const GLANCE: Duration = Duration::from_millis(20);
 /// A writer that never pauses is not waited for any longer.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a name may be gone between the two halves of a save.
@@ -62,13 +64,15 @@ impl Settle {
             // Nobody's: the inode was made dirty, by a change of attributes or a read as well as by a write.
             Kind::Write if heard.event.tgid == 0 => Wait::Until(now + QUIET),
             Kind::Write => {
-                let since = self.writing.map_or(now, |writing| writing.since);
-                self.writing = Some(Writing {
+                let before = self.writing.replace(Writing {
                     by: heard.event.tgid,
-                    since,
+                    since: self.writing.map_or(now, |writing| writing.since),
                     heard: now,
                 });
-                Wait::Until((now + QUIET).min(since + PATIENCE))
+                Wait::Until(match before {
+                    Some(before) => (now + QUIET).min(before.since + PATIENCE),
+                    None => now + GLANCE,
+                })
             }
             Kind::Close => {
                 if heard.event.writers == 0 {
@@ -83,8 +87,8 @@ impl Settle {
                 self.writing = None;
                 Wait::No
             }
-            Kind::Attr => self.until_quiet(now),
-            Kind::Open | Kind::Read | Kind::Exit => self.until_quiet(now),
+            Kind::Attr | Kind::Times => self.until_quiet(now),
+            Kind::Open | Kind::Read | Kind::Exit | Kind::Mount => self.until_quiet(now),
         }
     }
 
@@ -112,10 +116,11 @@ impl Settle {
         waited
     }
 
-    /// The wait is over without a close: go on looking from time to time, for the writer may write again unseen.
+    /// The wait is over without a close: go on looking, when it was quiet for long enough, and from time to time after that, for the writer may write again unseen.
     #[must_use]
     pub fn look_again(&self, now: Instant) -> Option<Instant> {
-        self.writing.map(|_| now + PATIENCE)
+        let quiet = self.writing?.heard + QUIET;
+        Some(if now < quiet { quiet } else { now + PATIENCE })
     }
 
     fn until_quiet(&self, now: Instant) -> Wait {
@@ -182,8 +187,15 @@ mod tests {
         let mut settle = Settle::default();
         assert_eq!(
             settle.heard(&heard(Kind::Write, 7, 1), now),
+            Wait::Until(now + GLANCE),
+            "it may be gone at once"
+        );
+        assert_eq!(
+            settle.heard(&heard(Kind::Write, 7, 1), now),
             Wait::Until(now + QUIET)
         );
+        assert_eq!(settle.look_again(now), Some(now + QUIET));
+        assert_eq!(settle.look_again(now + QUIET), Some(now + QUIET + PATIENCE));
         assert_eq!(
             settle.heard(&heard(Kind::Attr, 8, 0), now),
             Wait::Until(now + QUIET)

@@ -155,6 +155,7 @@ mod tests {
             attributes,
             known: Known::default(),
             writers: 0,
+            on_top: None,
         }
     }
 

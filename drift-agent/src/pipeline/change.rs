@@ -1,6 +1,6 @@
 //! What is declared changes: the folder is read again, or somebody asks for a version. Versions change whole or not at all.
 
-use std::{path::Path, sync::Arc, time::SystemTime};
+use std::{sync::Arc, time::SystemTime};
 
 use drift_common::escape;
 use log::{debug, error, warn};
@@ -59,9 +59,11 @@ pub(super) struct Came {
 impl Pipeline {
     /// Reads the policy folder again. One that is not valid changes nothing but what is said.
     pub(super) fn reload(&mut self, ears: &mut Option<Ears>) -> Result<Basis, PipelineError> {
-        let (outcome, mut basis) =
-            self.store
-                .look(&self.settings.policies, Path::new("/"), self.settings.mode);
+        let (outcome, mut basis) = self.store.look(
+            &self.settings.policies,
+            &self.settings.host_root,
+            self.settings.mode,
+        );
         let sources = basis.take_sources();
         if self.switching.is_some() {
             // What is held may become something else by what is under way.

@@ -3,7 +3,7 @@
 use std::{os::unix::ffi::OsStrExt, path::PathBuf};
 
 use drift_common::{
-    abi::{Kind, Slot},
+    abi::{Kind, SWEEP_SLOT, Slot},
     escape,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -25,6 +25,9 @@ pub fn boot_ns() -> u64 {
     let now = clock_gettime(ClockId::Boottime);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
+
+/// How long a call takes at most from its change to its event, as far as a sweep blames it: with the kernel's coarse clock.
+const CALL: u64 = 20_000_000;
 
 /// How far two clocks that are read one after the other may be apart.
 const CLOCKS: u64 = 200_000;
@@ -80,6 +83,7 @@ pub fn detail(declared: &Declared, observed: &Observed, compared: &Compared) -> 
             };
             Some(format!("nobody declared {}{more} in it", told.join(", ")))
         }
+        (_, Found::Relocated) => observed.on_top.clone(),
         (Target::File(content), Found::File(digest)) => content_detail(content, *digest, compared),
         _ => None,
     };
@@ -258,7 +262,20 @@ impl Pipeline {
             |stat: &Stat| changed_boot_ns(stat) > heard.event.time_ns.saturating_add(CLOCKS);
         let later =
             later || heard.kind != Kind::Write && seen.stat.as_ref().is_some_and(changed_after);
-        record.actor = Some(if later || why.several {
+        // A sweep finds whatever has changed: that it was this call is said where the times agree.
+        let by_sweep = heard.event.slot == SWEEP_SLOT;
+        let at_that_time = seen
+            .stat
+            .as_ref()
+            .is_some_and(|stat| changed_boot_ns(stat).saturating_add(CALL) >= heard.event.time_ns);
+        let is_drift = record.event != Event::Touched;
+        record.actor = Some(if heard.kind == Kind::Times && is_drift {
+            Err("the call that rang set times, and nothing else".to_owned())
+        } else if heard.kind == Kind::Mount && !why.certain {
+            Err("more than one call has mounted something before it could be looked at".to_owned())
+        } else if by_sweep && !at_that_time {
+            Err("it was changed by something that did not ring".to_owned())
+        } else if later || why.several {
             Err("more than one process changed it before it could be read".to_owned())
         } else if !why.certain {
             Err("it was changed by a name that does not tell which file was meant".to_owned())

@@ -177,11 +177,14 @@ impl Pipeline {
             }
             Some(Object::Name(name)) => {
                 let why = self.named(heard);
+                // A name in directories of one name, more than once: nobody knows which of them was meant.
+                let is_meant = |above: &u64| *above == heard.event.parent_name;
+                let paths = name.paths.chunk_by(|(a, _), (b, _)| a == b);
+                let alike = paths.filter(|paths| paths.iter().any(|(_, above)| is_meant(above)));
+                let is_one = alike.count() == 1;
                 // A path through links has several names before this one.
                 for paths in name.paths.chunk_by(|(a, _), (b, _)| a == b) {
-                    let certain = paths
-                        .iter()
-                        .any(|(_, above)| heard.event.parent_name == *above);
+                    let certain = is_one && paths.iter().any(|(_, above)| is_meant(above));
                     self.touched(
                         paths[0].0,
                         heard,
@@ -193,6 +196,7 @@ impl Pipeline {
                 }
             }
             Some(Object::Everything) => self.want_sweep(Why::doorbell(heard, true)),
+            Some(Object::Mounts) => self.mounted(Some(heard)),
             None => error!(
                 "the ring names slot {}, which there is not",
                 heard.event.slot
@@ -227,7 +231,12 @@ impl Pipeline {
         let Some(state) = self.paths.get_mut(index) else {
             return;
         };
-        let wait = state.settle.heard(heard, now);
+        // What may have been about another path is no reason to forget who writes to this one, or to wait longer for him: it would be a way to put off the look.
+        let wait = if why.certain || heard.kind == Kind::Write {
+            state.settle.heard(heard, now)
+        } else {
+            Wait::No
+        };
         if state.settle.is_writing() {
             self.writing.insert(index);
         } else {
@@ -325,10 +334,11 @@ impl Pipeline {
     /// Asks for a sweep, now or as soon as its share of the time allows.
     fn want_sweep(&mut self, why: Why) {
         if self.sweep.running {
-            self.sweep.again = Some(why);
+            self.sweep.again.get_or_insert(why);
             return;
         }
-        self.sweep.why = Some(why);
+        // Who has asked first waits longest.
+        self.sweep.why.get_or_insert(why);
         let now = Instant::now();
         match self.sweep.rest_until {
             Some(until) if now < until => self.timers.set_no_later(Timer::Sweep, until),
@@ -366,7 +376,9 @@ impl Pipeline {
     pub(super) fn swept(&mut self, changed: &[usize], cost: Duration) {
         self.sweep.running = false;
         self.sweep.rest_until = Some(Instant::now() + (cost * SWEEP_SHARE).max(SWEEP_PAUSE));
-        if let Some(why) = self.sweep.why.take() {
+        if let Some(mut why) = self.sweep.why.take() {
+            // Of several changes, one call has made one.
+            why.certain &= changed.len() == 1;
             for index in changed {
                 self.look_why(*index, why.clone(), true);
             }
@@ -421,6 +433,7 @@ impl Pipeline {
                     Cause::Kernel,
                     "the kernel half could not tell what was changed",
                 )),
+                Some(Object::Mounts) => self.mounted(None),
                 None => {}
             }
         }

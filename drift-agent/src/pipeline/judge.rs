@@ -111,12 +111,12 @@ impl Pipeline {
             } else {
                 at
             };
-            state.why.get_or_insert(why);
+            state.wait_for(why);
             self.timers.set_no_later(Timer::Path(index), at);
             return Ok(());
         }
         if let Some(at) = coming_back(&drifts, &why, now) {
-            state.why.get_or_insert(why);
+            state.wait_for(why);
             self.timers.set_no_later(Timer::Path(index), at);
             return Ok(());
         }
@@ -125,13 +125,13 @@ impl Pipeline {
         {
             // Another declared path may be the same file: both are to be told with the other.
             state.stat = looked.observed.stat;
-            state.why.get_or_insert(why);
+            state.wait_for(why);
             self.timers.set_no_later(Timer::Path(index), at);
             return Ok(());
         }
         if drifts == [Drift::Unstable] && state.overtaken < MOST_OVERTAKEN {
             state.overtaken += 1;
-            state.why.get_or_insert(why);
+            state.wait_for(why);
             self.timers
                 .set_no_later(Timer::Path(index), now + UNSTABLE_PAUSE);
             return Ok(());

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use drift_common::abi::Kind;
+use drift_common::abi::{Kind, SWEEP_SLOT};
 
 use crate::{
     compare::{Drift, attribute},
@@ -51,6 +51,14 @@ pub struct PathState {
 }
 
 impl PathState {
+    /// It is to be looked at again, for the same reason and what has come up meanwhile.
+    pub fn wait_for(&mut self, why: Why) {
+        self.why = Some(match self.why.take() {
+            Some(later) => why.join(later),
+            None => why,
+        });
+    }
+
     /// Whether something stood in the way of the path when it was last looked at. Then there are no times to tell that this has changed.
     pub fn is_relocated(&self) -> bool {
         let drift = self.drift.as_ref();
@@ -97,15 +105,24 @@ impl Why {
     /// A later reason joins an earlier one that has not been answered: the kernel's word counts more than a scan's, a certain actor more than an uncertain
     /// one, and the newer of two equals made the state that will be seen.
     pub fn join(self, later: Why) -> Why {
+        // What has rung for this very path says more than what asked for a look at everything, or set times.
+        if self.is_own() && !later.is_own() && later.is_by_the_way() {
+            return self.and_times(&later);
+        }
+        if later.is_own() && !self.is_own() && self.is_by_the_way() {
+            return later;
+        }
         // A name that was given or taken away makes what came before it on that name the past.
         let afresh = later.certain
             && later
                 .heard
                 .as_ref()
                 .is_some_and(|heard| is_about_the_name(heard.kind));
-        let several = later.several
+        // What may have been about another path says nothing of how many have changed this one.
+        let counts = |one: &Why, other: &Why| one.several && (one.certain || !other.certain);
+        let several = counts(&later, &self)
             || !afresh
-                && (self.several
+                && (counts(&self, &later)
                     || match (&self.heard, &later.heard) {
                         (Some(one), Some(other)) => {
                             self.certain
@@ -116,8 +133,8 @@ impl Why {
                         }
                         _ => false,
                     });
-        let keep =
-            self.heard.is_some() && (later.heard.is_none() || (self.certain && !later.certain));
+        // Of two that may have been about another path, the older: it was changed at least so long ago.
+        let keep = self.heard.is_some() && (later.heard.is_none() || !later.certain);
         Why {
             several,
             ..if keep { self } else { later }
@@ -125,19 +142,54 @@ impl Why {
     }
 }
 
+impl Why {
+    /// Somebody has acted on this path, and on what is declared of it.
+    fn is_own(&self) -> bool {
+        self.certain && self.heard.is_some() && !self.is_by_the_way()
+    }
+
+    /// It tells of no change of this path by itself.
+    fn is_by_the_way(&self) -> bool {
+        self.heard
+            .as_ref()
+            .is_some_and(|heard| heard.event.slot == SWEEP_SLOT || heard.kind == Kind::Times)
+    }
+
+    /// Who has changed it has set its times after that: what is seen then is still his.
+    fn and_times(mut self, later: &Why) -> Why {
+        if let (Some(own), Some(times)) = (&mut self.heard, &later.heard)
+            && times.kind == Kind::Times
+            && (own.event.tgid, own.event.start_ns) == (times.event.tgid, times.event.start_ns)
+        {
+            own.event.time_ns = own.event.time_ns.max(times.event.time_ns);
+        }
+        self
+    }
+}
+
 /// Whether the doorbell tells that something else, or nothing, stands at the name now.
 fn is_about_the_name(kind: Kind) -> bool {
     match kind {
         Kind::Replace | Kind::Remove | Kind::Create => true,
-        Kind::Open | Kind::Read | Kind::Write | Kind::Close | Kind::Attr | Kind::Exit => false,
+        Kind::Open
+        | Kind::Read
+        | Kind::Write
+        | Kind::Close
+        | Kind::Attr
+        | Kind::Exit
+        | Kind::Mount
+        | Kind::Times => false,
     }
 }
 
 /// Whether the doorbell tells of a change that is over.
 fn is_complete(kind: Kind) -> bool {
     match kind {
-        Kind::Close | Kind::Replace | Kind::Remove | Kind::Create | Kind::Attr => true,
-        Kind::Open | Kind::Read | Kind::Write | Kind::Exit => false,
+        Kind::Close | Kind::Replace | Kind::Remove | Kind::Create | Kind::Attr | Kind::Mount => {
+            true
+        }
+        // Who sets times has changed nothing that is declared.
+        Kind::Open | Kind::Read | Kind::Write | Kind::Exit | Kind::Times => false,
     }
 }
 
@@ -308,7 +360,7 @@ mod tests {
                         dev: 0,
                         generation: 0,
                     },
-                    slot: 0,
+                    slot: 7,
                     kind: kind as u32,
                     tgid,
                     tid: tgid,
@@ -337,7 +389,8 @@ mod tests {
             (heard(1, true), scan(), Some(1)),
             (heard(1, true), heard(2, true), Some(2)),
             (heard(1, true), heard(2, false), Some(1)),
-            (heard(1, false), heard(2, false), Some(2)),
+            (heard(1, false), heard(2, false), Some(1)),
+            (heard(1, false), heard(2, true), Some(2)),
             (scan(), scan(), None),
         ] {
             assert_eq!(actor(&first.join(second)), expected);
@@ -382,6 +435,7 @@ mod tests {
                 attributes: Default::default(),
                 known: Known::default(),
                 writers: 0,
+                on_top: None,
             };
             Looked::of(&declared, observed)
         };

@@ -12,7 +12,7 @@ use log::warn;
 
 use crate::{
     declare::AfterHeal,
-    reload::{self, Allowed, Came},
+    reload::{self, Allowed, Came, ReloadError},
     report::{AfterDone, Cause, Event, Outcome, Record},
     store::Store,
     switch::{Answer, Switched},
@@ -256,7 +256,7 @@ fn after_done(came: &Came, store: &Store) -> AfterDone {
         } else {
             "failed"
         },
-        reason: came.result.as_ref().err().map(|error| error.reason()),
+        reason: came.result.as_ref().err().map(ReloadError::reason),
         message: match &came.result {
             Ok(done) if done.is_empty() => None,
             Ok(done) => Some(done.clone()),

@@ -135,7 +135,9 @@ impl Pipeline {
                 // The jobs that may start are started after every wake.
                 Timer::Pace => {}
                 Timer::Sweep => self.start_sweep(Cause::Kernel),
+                Timer::Mounts => self.mounted(None),
                 Timer::Health => {
+                    self.keep_places();
                     self.timers.set(Timer::Health, now + self.health_interval());
                     self.note_health();
                 }

@@ -18,6 +18,8 @@ pub enum Timer {
     Pace,
     /// The sweep that was put off.
     Sweep,
+    /// Look at what is mounted.
+    Mounts,
     /// Look at what people hold healing back with.
     Stops,
     /// What versions wait for may be over.

@@ -16,7 +16,7 @@ use log::{debug, warn};
 use super::{
     Sensor,
     btf::BtfError,
-    hook::{Hook, Place, hooks, named},
+    hook::{Hook, Place, URING, hooks, named},
     refused::{Refused, denied, sentence},
     support, tracefs,
 };
@@ -102,6 +102,8 @@ pub(super) struct Functions<'a> {
     pub btf: Option<&'a Btf>,
     /// Functions whose parameters are not understood.
     pub refused: &'a HashMap<Function, BtfError>,
+    /// Whether what io_uring has done can be told.
+    pub requests: bool,
 }
 
 /// Tries every hook of a sensor. An error: nothing can be seen in that way, or something that all the rest needs cannot.
@@ -218,7 +220,15 @@ impl Attaching<'_> {
 
     /// Tries one hook. An error: without it, or without the capability that is missing, there is no sensor.
     fn hook(&mut self, hook: &'static Hook, tracefs: Option<&Path>) -> Result<Tried, Refused> {
-        let (refused, places) = match self.places(hook, tracefs) {
+        let known = if hook.program == URING && !self.functions.requests {
+            Err(Refused::Program {
+                program: hook.program,
+                reason: "this kernel does not tell which request io_uring has completed".to_owned(),
+            })
+        } else {
+            Ok(())
+        };
+        let (refused, places) = match known.and_then(|()| self.places(hook, tracefs)) {
             Ok(places) => (None, places),
             Err(refused) if hook.is_essential() => return Err(refused),
             Err(refused @ Refused::NotAllowed(_)) if !hook.is_on_function() => return Err(refused),

@@ -1,9 +1,9 @@
-//! The ring of changes, waited for.
+//! The ring of changes, and the table of mounts, waited for.
 
-use std::io;
+use std::{fs::File, io};
 
 use aya::maps::{MapData, RingBuf, ring_buf::RingBufItem};
-use tokio::io::unix::AsyncFd;
+use tokio::io::{Interest, unix::AsyncFd};
 
 /// Rings when the kernel half wants to be heard.
 pub struct Doorbell {
@@ -34,5 +34,24 @@ impl Doorbell {
     /// The next record, if there is one.
     pub fn take(&mut self) -> Option<RingBufItem<'_>> {
         self.ring.get_mut().next()
+    }
+}
+
+/// A table of mounts, which raises a condition when it is another.
+#[derive(Debug)]
+pub struct MountTable(AsyncFd<File>);
+
+impl MountTable {
+    /// Within a tokio runtime. `table`: a process's `mountinfo`.
+    pub fn new(table: File) -> io::Result<MountTable> {
+        // SAFETY: a file owns its descriptor and keeps it until it is dropped, with this.
+        let table = unsafe { AsyncFd::register_with_interest(table, Interest::PRIORITY) };
+        Ok(MountTable(table.map_err(io::Error::from)?))
+    }
+
+    /// Waits until something was mounted or unmounted.
+    pub async fn changed(&self) -> io::Result<()> {
+        self.0.ready(Interest::PRIORITY).await?.clear_ready();
+        Ok(())
     }
 }

@@ -104,6 +104,9 @@ macro_rules! calls {
     };
 }
 
+/// The program that is attached only where what io_uring completes can be told.
+pub(super) const URING: &str = "uring_complete";
+
 /// Where a program can be attached to the kernel's functions. No program of these is on the way of a system call that changes no file.
 const FUNCTIONS: &[Hook] = &[
     Hook::new(
@@ -277,6 +280,11 @@ const TRACEPOINTS: &[Hook] = &[
         "writes whose descriptor stays open, stores through mappings, io_uring",
     ),
     Hook::new(
+        URING,
+        &[Place::Raw("io_uring_complete")],
+        "names changed through io_uring, and the end of its writes",
+    ),
+    Hook::new(
         "close_enter",
         calls!("enter": "close"),
         "the end of a write",
@@ -354,13 +362,28 @@ const TRACEPOINTS: &[Hook] = &[
     ),
     Hook::new(
         "attrfd_enter",
-        calls!("enter": "fchmod", "fchown", "fsetxattr", "fremovexattr"),
-        "mode, owner and other attributes changed through a descriptor",
+        calls!("enter": "fchmod", "fchown", "fsetxattr", "fremovexattr", "ftruncate", "fallocate"),
+        "mode, owner, size and other attributes changed through a descriptor",
+    ),
+    Hook::new(
+        "times_enter",
+        calls!("enter": "utime", "utimes"),
+        "times set by path",
+    ),
+    Hook::new(
+        "timesat_enter",
+        calls!("enter": "futimesat", "utimensat"),
+        "times set by path",
     ),
     Hook::new(
         "ioctl_enter",
         calls!("enter": "ioctl"),
-        "flags changed (chattr)",
+        "flags changed (chattr), blocks of another file (FICLONE)",
+    ),
+    Hook::new(
+        "mount_enter",
+        calls!("enter": "mount", "umount", "move_mount", "pivot_root"),
+        "who mounts something over a declared path",
     ),
     Hook::new(
         "call_exit",
@@ -368,7 +391,7 @@ const TRACEPOINTS: &[Hook] = &[
             "rename", "renameat", "renameat2", "unlink", "rmdir", "unlinkat", "mkdir", "mknod", "mkdirat", "mknodat", "link", "symlink",
             "linkat", "symlinkat", "chmod", "chown", "lchown", "truncate", "fchmodat", "fchmodat2", "fchownat", "fchmod", "fchown",
             "setxattr", "lsetxattr", "removexattr", "lremovexattr", "setxattrat", "removexattrat", "file_setattr", "fsetxattr", "fremovexattr",
-            "ioctl"),
+            "ftruncate", "fallocate", "utime", "utimes", "futimesat", "utimensat", "ioctl", "mount", "umount", "move_mount", "pivot_root"),
         "whether a call that renames, removes, creates or changes attributes succeeded",
     ),
 ];

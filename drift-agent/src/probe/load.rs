@@ -129,6 +129,7 @@ impl Probe {
         let functions = Functions {
             btf: whole.as_ref(),
             refused: &known.refused,
+            requests: offsets.has_requests(),
         };
         let mut no_better = None;
         let (sensor, (tried, links)) = match settings.sensor {

@@ -1,12 +1,18 @@
 //! Where this kernel keeps what the hooks read.
 
-use drift_common::abi::Offsets;
+use drift_common::abi::{ABSENT, Offsets};
 
 use super::btf::{Btf, BtfError};
 
 /// From the kernel's own type information. A member that is missing, of another size or ambiguous is an error: the hooks must never read wrong memory.
 pub fn resolve(btf: &Btf<'_>) -> Result<Offsets, BtfError> {
     let at = |name, path, size| btf.member(name, path, size).map(|member| member.offset);
+    let start = |name, path| btf.start(name, path).map(|member| member.offset);
+    // What not every kernel has, and the rest does without.
+    let may = |found| match found {
+        Err(BtfError::NoStruct { .. } | BtfError::NoMember { .. }) => Ok(ABSENT),
+        other => other,
+    };
     // 6.13 replaced `f_count` (counts from one) by `f_ref` (counts from zero).
     let (file_references, file_last_reference) = match at("file", "f_ref.refcnt", 8) {
         Ok(offset) => (offset, 0),
@@ -35,7 +41,18 @@ pub fn resolve(btf: &Btf<'_>) -> Result<Offsets, BtfError> {
         inode_super: at("inode", "i_sb", 8)?,
         inode_generation: at("inode", "i_generation", 4)?,
         inode_writecount: at("inode", "i_writecount", 4)?,
+        inode_size: at("inode", "i_size", 8)?,
         super_dev: at("super_block", "s_dev", 4)?,
+        super_magic: at("super_block", "s_magic", 8)?,
+        overlay_inode: may(start("ovl_inode", "vfs_inode"))?,
+        overlay_upper: may(at("ovl_inode", "__upperdentry", 8))?,
+        // What the tracepoint keeps of its arguments says whether the request is one of them: the second, then.
+        request_opcode: match start("trace_event_raw_io_uring_complete", "req") {
+            Ok(_) => may(at("io_kiocb", "opcode", 1))?,
+            Err(error) => may(Err(error))?,
+        },
+        request_file: may(at("io_kiocb", "file", 8))?,
+        request_result: may(at("io_kiocb", "cqe.res", 4))?,
         iattr_valid: at("iattr", "ia_valid", 4)?,
     })
 }

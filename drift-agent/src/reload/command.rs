@@ -33,6 +33,9 @@ const ENVIRONMENT: [(&str, &str); 2] = [
     ("LC_ALL", "C.UTF-8"),
 ];
 
+/// With a value of its own in the environment of each command, and so of all that it starts.
+const MARK: &str = "DRIFT_COMMAND";
+
 /// For the last of the output, and for what was killed to be gone.
 const AFTERWARDS: Duration = Duration::from_millis(200);
 
@@ -88,12 +91,15 @@ pub(super) fn run(
     fcntl_setfl(&reader, OFlags::NONBLOCK)
         .map_err(|error| ReloadError::io("prepare a pipe")(error.into()))?;
     let both = writer.try_clone().map_err(ReloadError::io("make a pipe"))?;
-    let cgroup = Cgroup::new();
+    let number = COUNT.fetch_add(1, Ordering::Relaxed);
+    let mark = format!("{}-{number}", std::process::id());
+    let cgroup = Cgroup::new(&mark);
     let mut command = Command::new(program);
     command
         .args(arguments)
         .env_clear()
         .envs(ENVIRONMENT)
+        .env(MARK, &mark)
         .current_dir("/")
         .stdin(Stdio::null())
         .stdout(writer)
@@ -108,6 +114,7 @@ pub(super) fn run(
     let mut running = Running {
         child,
         cgroup,
+        mark,
         reader,
     };
     let ended = running.wait(until, output);
@@ -119,6 +126,7 @@ pub(super) fn run(
 struct Running {
     child: Child,
     cgroup: Option<Cgroup>,
+    mark: String,
     reader: PipeReader,
 }
 
@@ -176,6 +184,7 @@ impl Running {
         if let Some(cgroup) = &self.cgroup {
             cgroup.kill();
         }
+        kill_marked(&self.mark);
         // It is gone, or was just killed.
         let _ended = self.child.wait();
     }
@@ -189,6 +198,30 @@ impl Running {
             if left.is_zero() || poll(&mut fds, timespec(left).as_ref()).is_err() {
                 return;
             }
+        }
+    }
+}
+
+/// What has left the process group, before it was in the cgroup or where there is none, is known by its environment. Whoever changes that stays.
+fn kill_marked(mark: &str) {
+    const PASSES: usize = 3;
+    let wanted = format!("{MARK}={mark}");
+    for _ in 0..PASSES {
+        let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
+        let is_marked = |pid: &i32| {
+            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+            let mut variables = environment.split(|byte| *byte == 0);
+            variables.any(|variable| variable == wanted.as_bytes())
+        };
+        let mut is_over = true;
+        for pid in pids.filter(is_marked).filter_map(Pid::from_raw) {
+            is_over = false;
+            // It may be gone.
+            let _gone = kill_process(pid, Signal::KILL);
+        }
+        if is_over {
+            return;
         }
     }
 }
@@ -222,11 +255,10 @@ static COUNT: AtomicU64 = AtomicU64::new(0);
 
 impl Cgroup {
     /// `None`: there is none to be had here.
-    fn new() -> Option<Self> {
+    fn new(mark: &str) -> Option<Self> {
         let own = fs::read_to_string("/proc/self/cgroup").ok()?;
         let own = own.lines().find_map(|line| line.strip_prefix("0::/"))?;
-        let number = COUNT.fetch_add(1, Ordering::Relaxed);
-        let name = format!("drift-command-{}-{number}", std::process::id());
+        let name = format!("drift-command-{mark}");
         ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
             .into_iter()
             .map(|root| Path::new(root).join(own))
@@ -236,7 +268,7 @@ impl Cgroup {
             .map(|path| Self { path })
     }
 
-    /// What it has started before this, which is a moment, is in its process group.
+    /// What it has started before this, which is a moment, is known by its mark.
     fn add(&self, pid: u32) {
         if let Err(error) = fs::write(self.path.join("cgroup.procs"), pid.to_string()) {
             log::debug!("a command is in no cgroup of its own: {error}");
@@ -289,7 +321,7 @@ mod tests {
     fn a_command_has_a_clean_environment_and_its_output_is_kept() {
         let (came, output) = sh("echo out; echo err >&2; pwd; env | sort", LONG);
         assert!(came.is_ok(), "{came:?}");
-        let expected = "out\nerr\n/\nLC_ALL=C.UTF-8\nPATH=";
+        let expected = "out\nerr\n/\nDRIFT_COMMAND=";
         assert!(output.starts_with(expected), "{output}");
         assert!(
             !output.contains("CARGO") && !output.contains("HOME="),
@@ -323,19 +355,8 @@ mod tests {
         assert!(matches!(came, Err(ReloadError::TimedOut(_))), "{came:?}");
         assert!(start.elapsed() < LONG, "{:?}", start.elapsed());
         assert_eq!(output, "begun\n");
-        let has_cgroup = Cgroup::new().is_some();
-        let left = if has_cgroup {
-            mark.clone()
-        } else {
-            format!("{mark}.1")
-        };
-        if !has_cgroup {
-            eprintln!(
-                "SKIPPED: no cgroup can be made here, so what leaves its process group is not found"
-            );
-        }
         let until = Instant::now() + LONG;
-        while runs(&left) {
+        while runs(&mark) {
             assert!(Instant::now() < until, "it is left running");
             std::thread::yield_now();
         }

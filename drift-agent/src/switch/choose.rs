@@ -106,7 +106,7 @@ pub fn choose(
             }
         })
         .collect();
-    let (outcome, basis) = store.look_with(folder, Path::new("/"), mode, &holding.holds());
+    let (outcome, basis) = store.look_with(folder, store.host_root(), mode, &holding.holds());
     Ok(Decision {
         moves,
         holding,

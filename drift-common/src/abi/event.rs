@@ -22,13 +22,17 @@ pub enum Kind {
     Create = 7,
     /// Mode, owner or size was changed by a call that is complete in itself.
     Attr = 8,
-    /// A process that had a watched file open for writing has ended.
+    /// A process that had a watched file open for writing has ended, or has closed one in a way that does not tell which.
     Exit = 9,
+    /// Something was mounted, moved or unmounted: in some mount namespace.
+    Mount = 10,
+    /// Times were set: nothing that is declared is another for it.
+    Times = 11,
 }
 
 impl Kind {
     /// Every kind. The match in [`Kind::from_u32`] has no `_` arm over the variants, so a new kind cannot be forgotten there.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 11] = [
         Kind::Open,
         Kind::Read,
         Kind::Write,
@@ -38,6 +42,8 @@ impl Kind {
         Kind::Create,
         Kind::Attr,
         Kind::Exit,
+        Kind::Mount,
+        Kind::Times,
     ];
 
     /// The kind's name in logs, metrics and documents.
@@ -53,6 +59,8 @@ impl Kind {
             Kind::Create => "create",
             Kind::Attr => "attr",
             Kind::Exit => "exit",
+            Kind::Mount => "mount",
+            Kind::Times => "times",
         }
     }
 
@@ -128,7 +136,7 @@ mod tests {
         for kind in Kind::ALL {
             assert_eq!(Kind::from_u32(kind as u32), Some(kind));
         }
-        for number in [0, 10, 255, u32::MAX] {
+        for number in [0, 12, 255, u32::MAX] {
             assert_eq!(Kind::from_u32(number), None, "{number}");
         }
     }

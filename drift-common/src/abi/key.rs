@@ -45,9 +45,14 @@ pub struct Learned {
     /// truncation.
     pub writers: u32,
     pub _reserved: u32,
+    /// The inode beneath it that is written to, where it is an overlay's; zero where there is none.
+    pub real: Key,
 }
 
-const _: () = assert!(size_of::<Learned>() == 24);
+const _: () = {
+    assert!(size_of::<Learned>() == 40);
+    assert!(core::mem::offset_of!(Learned, real) == 24);
+};
 
 /// A name in a directory: the directory's inode and [`name_hash`] of the last component.
 #[repr(C)]
@@ -73,6 +78,9 @@ const _: () = {
 
 /// Told apart from a name itself: whatever is in a directory of that name, in the table of names that may stand anywhere.
 pub const INSIDE: u64 = 0x5555_5555_5555_5555;
+
+/// Told apart from both: a whole path, from the root, in the same table.
+pub const WHOLE: u64 = 0xaaaa_aaaa_aaaa_aaaa;
 
 /// FNV-1a's starting value, 64 bits.
 pub const NAME_HASH_START: u64 = 0xcbf2_9ce4_8422_2325;

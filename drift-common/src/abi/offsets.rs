@@ -1,5 +1,8 @@
 //! Where the running kernel keeps the fields that the hooks read. From its BTF, at load time: Rust's compiler emits no CO-RE relocations.
 
+/// An offset that this kernel does not have: what needs it is not loaded, or does without.
+pub const ABSENT: u32 = u32::MAX;
+
 /// Byte offsets into kernel structures.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,9 +43,28 @@ pub struct Offsets {
     pub inode_super: u32,
     pub inode_generation: u32,
     pub inode_writecount: u32,
+    pub inode_size: u32,
     pub super_dev: u32,
+    pub super_magic: u32,
+    /// `ovl_inode.vfs_inode` and `ovl_inode.__upperdentry`; [`ABSENT`] where overlay is a module, or not there.
+    pub overlay_inode: u32,
+    pub overlay_upper: u32,
+    /// `io_kiocb.opcode`, `io_kiocb.file` and `io_kiocb.cqe.res`; [`ABSENT`] where `io_uring_complete` does not have the request.
+    pub request_opcode: u32,
+    pub request_file: u32,
+    pub request_result: u32,
     /// `iattr.ia_valid`: which attributes a change is about.
     pub iattr_valid: u32,
 }
 
-const _: () = assert!(size_of::<Offsets>() == 23 * 4);
+impl Offsets {
+    /// Whether what io_uring has done can be told.
+    #[must_use]
+    pub const fn has_requests(&self) -> bool {
+        self.request_opcode != ABSENT
+            && self.request_file != ABSENT
+            && self.request_result != ABSENT
+    }
+}
+
+const _: () = assert!(size_of::<Offsets>() == 30 * 4);

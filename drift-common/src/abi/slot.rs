@@ -3,6 +3,9 @@
 /// The slot that stands for "an attribute was changed through a name that is nobody's": the agent looks at all objects again, at a bounded rate.
 pub const SWEEP_SLOT: u32 = 0;
 
+/// The slot that stands for the tables of mounts, in whatever namespace.
+pub const MOUNT_SLOT: u32 = 1;
+
 /// How far a change has come.
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -37,7 +37,27 @@ pub fn attrat_enter(ctx: TracePointContext) -> u32 {
     ))
 }
 
-/// `fchmod(fd, …)`, `fchown(fd, …)`, `fsetxattr(fd, …)`, `fremovexattr(fd, …)`.
+/// `utime(path, …)`, `utimes(path, …)`.
+#[tracepoint]
+pub fn times_enter(ctx: TracePointContext) -> u32 {
+    finish(Call::enter(
+        Kind::Times,
+        Named::path(WORKING_DIRECTORY, argument(&ctx, 0)),
+        Named::NONE,
+    ))
+}
+
+/// `futimesat(dirfd, path, …)`, `utimensat(dirfd, path, …)`; without a path the descriptor's own.
+#[tracepoint]
+pub fn timesat_enter(ctx: TracePointContext) -> u32 {
+    finish(Call::enter(
+        Kind::Times,
+        Named::path(argument(&ctx, 0) as i32, argument(&ctx, 1)),
+        Named::NONE,
+    ))
+}
+
+/// `fchmod(fd, …)`, `fchown(fd, …)`, `fsetxattr(fd, …)`, `fremovexattr(fd, …)`, `ftruncate(fd, …)`, `fallocate(fd, …)`.
 #[tracepoint]
 pub fn attrfd_enter(ctx: TracePointContext) -> u32 {
     finish(Call::enter(
@@ -52,15 +72,22 @@ const SETFLAGS: u32 = 0x4008_6602;
 const SETFLAGS_32: u32 = 0x4004_6602;
 const FSSETXATTR: u32 = 0x401c_5820;
 
-/// `ioctl(fd, FS_IOC_SETFLAGS, …)`, `ioctl(fd, FS_IOC_FSSETXATTR, …)`. Every other one is let go at once.
+/// Blocks of another file: `FICLONE`, `FICLONERANGE`, and those of XFS exchanged.
+const CLONE: u32 = 0x4004_9409;
+const CLONE_RANGE: u32 = 0x4020_940d;
+const EXCHANGE_RANGE: u32 = 0x4028_5881;
+
+/// `ioctl(fd, FS_IOC_SETFLAGS, …)` and the others above. Every other one is let go at once.
 #[tracepoint]
 pub fn ioctl_enter(ctx: TracePointContext) -> u32 {
     match argument(&ctx, 1) as u32 {
-        SETFLAGS | SETFLAGS_32 | FSSETXATTR => finish(Call::enter(
-            Kind::Attr,
-            Named::descriptor(argument(&ctx, 0) as i32),
-            Named::NONE,
-        )),
+        SETFLAGS | SETFLAGS_32 | FSSETXATTR | CLONE | CLONE_RANGE | EXCHANGE_RANGE => {
+            finish(Call::enter(
+                Kind::Attr,
+                Named::descriptor(argument(&ctx, 0) as i32),
+                Named::NONE,
+            ))
+        }
         _ => 0,
     }
 }

@@ -1,12 +1,12 @@
 //! The end of every call that names what it changes: one program for all of them.
 
 use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
-use drift_common::abi::{Kind, Level, SWEEP_SLOT};
+use drift_common::abi::{Kind, Level, MOUNT_SLOT, SWEEP_SLOT};
 
 use crate::{
     actor,
     call::{Call, Named, SOURCE},
-    emit::{self, Change},
+    emit::{self, Change, NO_KEY},
     fault::{Fault, finish},
     kernel::returned,
     path::{self, How},
@@ -19,6 +19,17 @@ pub fn call_exit(ctx: TracePointContext) -> u32 {
         return 0;
     };
     if returned(&ctx) < 0 || actor::is_agent() {
+        return 0;
+    }
+    if call.kind as u32 == Kind::Mount as u32 {
+        emit::change(&Change {
+            slot: MOUNT_SLOT,
+            kind: Kind::Mount,
+            level: Level::Done,
+            key: NO_KEY,
+            writers: 0,
+            parent_name: 0,
+        });
         return 0;
     }
     finish(try_named(&call.first, call.kind));
@@ -40,6 +51,7 @@ fn try_named(named: &Named, kind: Kind) -> Result<(), Fault> {
         (How::Nobody | How::Inside, _) if is_source => return Ok(()),
         // That it has other attributes is nothing to its directory.
         (How::Inside, Kind::Attr) => SWEEP_SLOT,
+        (How::Inside, Kind::Times) => return Ok(()),
         (How::Nobody, Kind::Attr) if named.path != 0 => SWEEP_SLOT,
         (How::Nobody, _) => return Ok(()),
         (How::Object | How::Anywhere | How::Inside, _) => found.slot,

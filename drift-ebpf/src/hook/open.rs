@@ -8,7 +8,7 @@ use drift_common::abi::{Counter, Function, Kind, Learned, Level};
 
 use crate::{
     actor,
-    emit::{self, Change},
+    emit::{self, Change, NO_KEY},
     fault::{Fault, count, finish},
     filter,
     kernel::{File, Task, returned},
@@ -55,8 +55,9 @@ fn traced(call: Traced) -> i32 {
     finish(opened(call.file())) as i32
 }
 
+/// A process has got a new descriptor of a file.
 #[inline(always)]
-fn opened(file: File) -> Result<(), Fault> {
+pub fn opened(file: File) -> Result<(), Fault> {
     if actor::is_agent() {
         // The agent asks the kernel for the name of an inode by opening it.
         let (_, thread) = actor::ids();
@@ -65,6 +66,10 @@ fn opened(file: File) -> Result<(), Fault> {
             key: key::of_inode(inode)?,
             writers: inode.writers()?,
             _reserved: 0,
+            real: match inode.upper()? {
+                Some(upper) => key::of_inode(upper)?,
+                None => NO_KEY,
+            },
         };
         return LEARNED
             .insert(thread, learned, 0)
@@ -87,6 +92,10 @@ fn opened(file: File) -> Result<(), Fault> {
     if reads && let Some(slot) = filter::inode(&key) {
         emit::load(slot, Kind::Open, key);
         expect_read();
+        // O_TRUNC empties a file for who may not write through the descriptor too, and the flag is gone by now.
+        if !writes && file.inode()?.size()? == 0 {
+            emit::emptied(slot, key);
+        }
     }
     Ok(())
 }

@@ -18,7 +18,8 @@ use crate::{
     traced::Traced,
 };
 
-const I_DIRTY_PAGES: u64 = 4;
+/// `I_DIRTY_PAGES`: bit 2 before 6.12, bit 6 since. In either kernel the other one is a state that nobody marks an inode dirty with.
+const I_DIRTY_PAGES: u64 = 1 << 2 | 1 << 6;
 
 /// `writeback_mark_inode_dirty(inode, flags)`: inode-keyed, paid by nobody but those who dirty an inode, and it sees what no system call shows (io_uring,
 /// stores through a mapping). Fires when clean pages become dirty, not for each write.
@@ -44,6 +45,14 @@ fn try_inode_dirtied(ctx: &RawTracePointContext) -> Result<(), Fault> {
         emit::stirred(slot, key);
         return Ok(());
     }
+    writing(slot, inode, key)
+}
+
+/// A process writes to a watched file, and has it open still.
+#[inline(always)]
+pub fn writing(slot: u32, inode: Inode, key: Key) -> Result<(), Fault> {
+    // It may have had the file open before the agent started. An LRU table does not refuse.
+    let _always = WRITERS.insert(actor::ids().0, slot, 0);
     emit::change(&Change {
         slot,
         kind: Kind::Write,

@@ -2,7 +2,6 @@
 
 mod cell;
 mod mutation;
-mod stage;
 mod table;
 
 use std::{
@@ -19,11 +18,11 @@ use drift_tests::{
     agent::{Agent, has_probes, is_built, program},
     scene::{DEFAULT, Scene},
     skip::skip,
+    stage::{Kind, Mounts},
 };
 use serde_json::{Value, json};
 
 use cell::{CHILD, Cell, MANAGED, WAY, declared, make_directory, make_file, make_link};
-use stage::{Kind, Mounts};
 use table::{Column, Row, rows};
 
 /// Where a row's target of that column is.
@@ -186,18 +185,22 @@ fn check_with(mut agent: Command, scene: &Scene) -> Result<(i32, BTreeMap<PathBu
     Ok((status, found))
 }
 
+/// What is right in a cell.
+type Right = fn(&Row, &str, Column) -> Option<&'static str>;
+
 /// The cells that are not as the table says, and how many there are in all.
 fn wrong(
     kind: Kind,
     rows: &[Row],
     tree: &Path,
+    right: Right,
     found: &mut BTreeMap<PathBuf, String>,
 ) -> (usize, String) {
     let mut text = String::new();
     let mut cells = 0;
     for (number, row) in rows.iter().enumerate() {
         for column in Column::ALL {
-            let Some(expected) = row.expected(kind.name(), column) else {
+            let Some(expected) = right(row, kind.name(), column) else {
                 continue;
             };
             cells += 1;
@@ -280,11 +283,11 @@ impl Play {
     }
 
     /// Holds what was found against the table: how many cells that were.
-    fn judge(&self, mut found: BTreeMap<PathBuf, String>) -> Result<usize> {
+    fn judge(&self, right: Right, mut found: BTreeMap<PathBuf, String>) -> Result<usize> {
         let mut all = 0;
         let mut text = String::new();
         for (kind, tree) in &self.stages {
-            let (cells, wrong) = wrong(*kind, &self.rows, tree, &mut found);
+            let (cells, wrong) = wrong(*kind, &self.rows, tree, right, &mut found);
             all += cells;
             text.push_str(&wrong);
         }
@@ -330,7 +333,7 @@ fn every_mutation_of_every_target_has_exactly_its_kinds_of_drift() -> Result<()>
     );
     play.mutate()?;
     let (status, found) = check(&play.scene)?;
-    let cells = play.judge(found)?;
+    let cells = play.judge(Row::expected, found)?;
     ensure!(status == 7, "unexpected, missing and changed: {status}");
     play.end(cells)
 }
@@ -363,15 +366,16 @@ fn the_kernel_tells_of_every_mutation_that_counts() -> Result<()> {
     let agent = Agent::start(&play.scene, &["--sensor", "tracepoint"])?;
     let mark = agent.mark();
     play.mutate()?;
+    let right: Right = Row::expected_of_a_watcher;
     // Whatever is told in between, in the end each path is judged as it is then.
     let settled = agent.wait(mark, "the table", |records| {
-        play.judge(verdicts(records)).ok()
+        play.judge(right, verdicts(records)).ok()
     });
     let cells = match settled {
         Ok(cells) => cells,
-        Err(_) => play.judge(verdicts(&agent.since(mark)))?,
+        Err(_) => play.judge(right, verdicts(&agent.since(mark)))?,
     };
-    // None by looking at everything after a while. (A mount rings nobody: it is found in the sweep that all the changes beside it ask for.)
+    // None by looking at everything after a while.
     let said = agent.since(mark);
     let other = said
         .iter()

@@ -239,6 +239,18 @@ another tree bound over the parent            | content+mode       | content    
 /// Where file systems differ: (file system, mutation, column, what is right there).
 const DIFFERENCES: &[(&str, &str, Column, &str)] = &[];
 
+/// Mutations that mount something else over the path, or over its parent.
+const HIDING: &[&str] = &[
+    "twin bound over it",
+    "another file bound over it",
+    "/dev/null bound over it",
+    "another directory bound over it",
+    "tmpfs mounted over it",
+    "tmpfs mounted over the parent",
+    "twin bound over the parent",
+    "another tree bound over the parent",
+];
+
 /// One line of the table.
 #[derive(Debug)]
 pub struct Row {
@@ -247,6 +259,16 @@ pub struct Row {
 }
 
 impl Row {
+    /// What is right for who has seen the path before the mutation: what is mounted over it makes it lead elsewhere, whatever that holds.
+    pub fn expected_of_a_watcher(&self, file_system: &str, column: Column) -> Option<&'static str> {
+        let expected = self.expected(file_system, column)?;
+        Some(if HIDING.contains(&self.mutation) {
+            "relocated"
+        } else {
+            expected
+        })
+    }
+
     /// The kinds of drift that are right, sorted and joined by `+`, `ok` for none; nothing where the mutation does not apply.
     pub fn expected(&self, file_system: &str, column: Column) -> Option<&'static str> {
         let differs = DIFFERENCES.iter().find(|(of, mutation, at, _)| {

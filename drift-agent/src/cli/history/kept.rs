@@ -67,7 +67,7 @@ pub(super) fn shown(state: &Path, record: &Value) -> String {
                 }
             }
             Err(error) => {
-                text += &format!("\nWhat {action} has printed is kept no longer: {error}\n")
+                text += &format!("\nWhat {action} has printed is kept no longer: {error}\n");
             }
         }
     }

@@ -84,6 +84,7 @@ fn look(stat: Stat, attributes: Vec<Reading>) -> Observed {
         attributes,
         known: Known::default(),
         writers: 0,
+        on_top: None,
     }
 }
 

@@ -18,6 +18,7 @@ use rustix::{
 
 use super::{
     Observed,
+    places::Places,
     stat::{Stat, stat_at},
 };
 use crate::{compare::structured, declare::Declared, observe::Reading};
@@ -34,6 +35,8 @@ pub struct Host {
     root: OwnedFd,
     /// Bytes of a file that are held even where nothing but their digest is compared.
     holds: usize,
+    /// Where declared paths must be, for who watches them.
+    places: Option<Places>,
     /// File systems of which was said that they do not have what is declared.
     told: Mutex<BTreeSet<(u32, u32)>>,
 }
@@ -50,6 +53,7 @@ impl Host {
         Ok(Host {
             root: openat(CWD, root, flags, Mode::empty())?,
             holds: 0,
+            places: None,
             told: Mutex::default(),
         })
     }
@@ -59,6 +63,19 @@ impl Host {
     pub fn holding(self) -> Host {
         let holds = structured::MAX_SIZE;
         Host { holds, ..self }
+    }
+
+    /// A declared path that is elsewhere than when it was declared is relocated, and not reached for anything.
+    ///
+    /// # Errors
+    /// The table of mounts cannot be read.
+    pub fn minding_places(self, root: &Path) -> io::Result<Host> {
+        let places = Some(Places::of(root)?);
+        Ok(Host { places, ..self })
+    }
+
+    pub fn places(&self) -> Option<&Places> {
+        self.places.as_ref()
     }
 
     pub(super) fn holds(&self) -> usize {
@@ -85,8 +102,25 @@ impl Host {
         }
     }
 
-    /// A directory, reached without a link in its way. `flags` beside `O_DIRECTORY`.
+    /// A directory, reached without a link in its way. `flags` beside `O_DIRECTORY`. `EXDEV`: something is mounted over it, or over what it is in.
     pub fn directory(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
+        let opened = self.straight(path, flags);
+        let Some(places) = &self.places else {
+            return opened;
+        };
+        let in_place = match &opened {
+            Ok(opened) => places.is_in_place(path, opened.as_fd()),
+            Err(Errno::NOENT) if places.has_way(path) => path
+                .ancestors()
+                .skip(1)
+                .find_map(|above| self.straight(above, OFlags::PATH).ok())
+                .is_none_or(|above| places.would_be_in_place(path, above.as_fd())),
+            Err(_) => true,
+        };
+        if in_place { opened } else { Err(Errno::XDEV) }
+    }
+
+    fn straight(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let mut rest = path.strip_prefix("/").unwrap_or(path);
         if rest.as_os_str().is_empty() {
             rest = Path::new(".");

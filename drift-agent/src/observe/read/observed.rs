@@ -12,7 +12,7 @@ use crate::{observe::attribute::Reading, report::FileType};
 pub enum Found {
     /// Nothing; or a directory on the way does not exist.
     Absent,
-    /// A symbolic link that is not as declared, or something that is no directory, stands in the way: the path leads elsewhere.
+    /// A symbolic link that is not as declared, or something that is no directory, stands in the way, or something was mounted over it: the path leads elsewhere.
     Relocated,
     /// It is there and cannot be read, and why.
     Unreadable(io::ErrorKind),
@@ -46,6 +46,8 @@ pub struct Observed {
     pub known: Known,
     /// How many had the file open for writing, where probes tell it.
     pub writers: u32,
+    /// Where it is relocated by a mount: what is on top, for people.
+    pub on_top: Option<String>,
 }
 
 impl Observed {
@@ -59,6 +61,7 @@ impl Observed {
             attributes: Vec::new(),
             known: Known::default(),
             writers: 0,
+            on_top: None,
         }
     }
 }
@@ -84,5 +87,7 @@ impl std::fmt::Debug for Held {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     pub file: Option<Key>,
+    /// The inode beneath an overlay's, which is the one that is written to.
+    pub real: Option<Key>,
     pub parent: Option<Key>,
 }

@@ -24,6 +24,11 @@ impl Member {
 impl Btf<'_> {
     /// The member `path` ("f_path.dentry") of the only struct `name`; `size` is what it must have, in bytes.
     pub fn member(&self, name: &str, path: &str, size: u64) -> Result<Member> {
+        self.member_of(self.only(name)?, name, path, size)
+    }
+
+    /// The only struct of this name.
+    fn only(&self, name: &str) -> Result<u32> {
         let ids = self
             .structs
             .get(name.as_bytes())
@@ -39,11 +44,33 @@ impl Btf<'_> {
                 }
             });
         };
-        self.member_of(*id, name, path, size)
+        Ok(*id)
     }
 
-    /// The same of the struct with this id; `name` is for what is said.
+    /// Where a member of the only struct `name` starts, whatever its size: one that is a struct of its own, which is not read as a whole.
+    pub fn start(&self, name: &str, path: &str) -> Result<Member> {
+        self.start_of(self.only(name)?, name, path)
+    }
+
+    /// The same as [`Btf::member`] of the struct with this id; `name` is for what is said.
     pub(super) fn member_of(&self, id: u32, name: &str, path: &str, size: u64) -> Result<Member> {
+        let found = self.start_of(id, name, path)?;
+        let found_size = self.size(found.id)?;
+        if found_size != size {
+            return Err(BtfError::Size {
+                name: name.to_owned(),
+                member: path.to_owned(),
+                found: found_size,
+                expected: size,
+            });
+        }
+        if u64::from(found.offset) + size > self.size(id)? {
+            return Err(outside(name, path));
+        }
+        Ok(found)
+    }
+
+    fn start_of(&self, id: u32, name: &str, path: &str) -> Result<Member> {
         let mut found = Member { offset: 0, id };
         for part in path.split('.') {
             let in_type = self.plain(found.id)?;
@@ -61,18 +88,6 @@ impl Btf<'_> {
                     .ok_or_else(|| outside(name, path))?,
                 id: inner.id,
             };
-        }
-        let found_size = self.size(found.id)?;
-        if found_size != size {
-            return Err(BtfError::Size {
-                name: name.to_owned(),
-                member: path.to_owned(),
-                found: found_size,
-                expected: size,
-            });
-        }
-        if u64::from(found.offset) + size > self.size(id)? {
-            return Err(outside(name, path));
         }
         Ok(found)
     }

@@ -1,4 +1,4 @@
-//! The file systems on which the table is played, each a mount of the test's own.
+//! File systems on which tests are played, each a mount of the test's own.
 
 use std::{
     fs::{self, File},
@@ -7,14 +7,16 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
-use drift_tests::{agent::tool, scene::Scene};
 use rustix::mount::{MountFlags, UnmountFlags, mount, unmount};
+
+use crate::{agent::tool, scene::Scene};
 
 /// Takes away all that is mounted in a scene: what the stages mounted, and what the mutations did.
 #[derive(Debug)]
 pub struct Mounts(PathBuf);
 
 impl Mounts {
+    #[must_use]
     pub fn of(scene: &Scene) -> Mounts {
         Mounts(scene.root().to_owned())
     }
@@ -32,6 +34,9 @@ impl Mounts {
     }
 
     /// Takes them away.
+    ///
+    /// # Errors
+    /// One of them stays.
     pub fn clear(&self) -> Result<()> {
         for place in self.all()? {
             unmount(&place, UnmountFlags::DETACH).with_context(|| place.display().to_string())?;
@@ -69,6 +74,7 @@ impl Kind {
         Kind::Overlay,
     ];
 
+    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Kind::Ext4 => "ext4",
@@ -80,6 +86,7 @@ impl Kind {
     }
 
     /// What keeps it from being mounted here.
+    #[must_use]
     pub fn lacks(self) -> Option<String> {
         let known = fs::read_to_string("/proc/filesystems").unwrap_or_default();
         if !known
@@ -98,11 +105,16 @@ impl Kind {
             Kind::Ext4 => Some(("mkfs.ext4", &["-q", "-F"])),
             Kind::Xfs => Some(("mkfs.xfs", &["-q"])),
             Kind::Btrfs => Some(("mkfs.btrfs", &["-q"])),
-            Kind::Tmpfs | Kind::Overlay => None,
+            // An overlay's layers are on one of its own.
+            Kind::Overlay => Kind::Ext4.maker(),
+            Kind::Tmpfs => None,
         }
     }
 
     /// Makes it in a folder, and fills it with what `lay_out` puts into the place it is given. Gives where that is seen then.
+    ///
+    /// # Errors
+    /// It cannot be made or mounted.
     pub fn mount(
         self,
         folder: &Path,
@@ -113,19 +125,7 @@ impl Kind {
         let text = |path: &Path| path.display().to_string();
         match self {
             Kind::Ext4 | Kind::Xfs | Kind::Btrfs => {
-                let image = folder.join("image");
-                File::create(&image)?.set_len(512 << 20)?;
-                let (program, arguments) = self.maker().context("no maker")?;
-                let mut arguments: Vec<String> = arguments
-                    .iter()
-                    .map(|argument| (*argument).into())
-                    .collect();
-                arguments.push(text(&image));
-                // What it has to say is of interest only when it fails.
-                let made = Command::new(program).args(&arguments).output()?;
-                let said = String::from_utf8_lossy(&made.stderr);
-                ensure!(made.status.success(), "{program}: {said}");
-                tool("mount", &["-o", "loop", &text(&image), &text(&tree)])?;
+                self.mount_image(folder, &tree)?;
                 lay_out(&tree)?;
             }
             Kind::Tmpfs => {
@@ -133,10 +133,10 @@ impl Kind {
                 lay_out(&tree)?;
             }
             Kind::Overlay => {
-                // Layers on a tmpfs of their own: the machine's root may be an overlay itself, and those do not stack for ever.
+                // Layers on a file system of their own: the machine's root may be an overlay itself, and those do not stack for ever.
                 let layers = folder.join("layers");
                 fs::create_dir(&layers)?;
-                mount("none", &layers, "tmpfs", MountFlags::empty(), None)?;
+                Kind::Ext4.mount_image(folder, &layers)?;
                 for layer in ["lower", "upper", "work"] {
                     fs::create_dir(layers.join(layer))?;
                 }
@@ -153,5 +153,24 @@ impl Kind {
             }
         }
         Ok(tree)
+    }
+
+    /// Makes an image beside the place and mounts it there.
+    fn mount_image(self, folder: &Path, place: &Path) -> Result<()> {
+        let text = |path: &Path| path.display().to_string();
+        let image = folder.join("image");
+        File::create(&image)?.set_len(512 << 20)?;
+        let (program, arguments) = self.maker().context("no maker")?;
+        let mut arguments: Vec<String> = arguments
+            .iter()
+            .map(|argument| (*argument).into())
+            .collect();
+        arguments.push(text(&image));
+        // What it has to say is of interest only when it fails.
+        let made = Command::new(program).args(&arguments).output()?;
+        let said = String::from_utf8_lossy(&made.stderr);
+        ensure!(made.status.success(), "{program}: {said}");
+        tool("mount", &["-o", "loop", &text(&image), &text(place)])?;
+        Ok(())
     }
 }

@@ -1,0 +1,28 @@
+//! The host's root on the command line: one flag, one default, whatever the command.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::observe::Host;
+
+/// Where declared paths begin.
+#[derive(Debug, Args)]
+pub(super) struct HostRoot {
+    /// Root of the host's file tree, from which declared paths are followed and users and groups are named: in a pod /proc/1/root, with hostPID.
+    #[arg(long = "host-root", value_name = "DIR", default_value = "/")]
+    pub(super) path: PathBuf,
+}
+
+impl HostRoot {
+    /// Pins it.
+    pub(super) fn host(&self) -> Result<Host> {
+        Host::new(&self.path).with_context(|| {
+            format!(
+                "cannot open the host's root directory {}; name another with --host-root DIR",
+                self.path.display()
+            )
+        })
+    }
+}

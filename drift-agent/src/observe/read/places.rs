@@ -1,0 +1,413 @@
+//! Where declared paths are: on which file system, and which directory of it.
+//!
+//! The place of a path is taken when the path is looked at for the first time after it was declared, and kept. What is mounted over the path, or over a directory on
+//! the way to it, after that makes the path lead elsewhere: that is drift (`relocated`), and nothing is written there. See docs/adr/0010.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    ffi::{OsStr, OsString},
+    fs, io,
+    os::{
+        fd::BorrowedFd,
+        unix::ffi::{OsStrExt, OsStringExt},
+    },
+    path::{Path, PathBuf},
+    sync::{Mutex, MutexGuard, PoisonError},
+};
+
+use drift_common::escape;
+use log::warn;
+use rustix::fs::{AtFlags, StatxFlags, statx};
+
+use super::mounts::{Mount, Mounts};
+use crate::kept::{self, Unusable};
+
+/// What the file of places begins with.
+const HEAD: &kept::Head = b"drift places 1\0\0";
+
+/// A directory, or a file that is mounted by itself, of a file system.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Place {
+    fs_type: String,
+    source: OsString,
+    /// Counts until the machine starts anew: many file systems have another number then.
+    dev: Option<(u32, u32)>,
+    within: PathBuf,
+}
+
+/// The place of one declared path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kept {
+    /// Which declaration it was taken for.
+    tag: String,
+    /// Of the directory that the path is in.
+    way: Place,
+    /// Of what is mounted on the path itself.
+    own: Option<Place>,
+}
+
+impl Kept {
+    /// Where the directory that a path is in must be, and the path itself, should it be a directory.
+    fn ways(&self, path: &Path) -> Vec<(PathBuf, Place)> {
+        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
+            return Vec::new();
+        };
+        let own = self.own.clone().unwrap_or_else(|| self.way.in_it(name));
+        vec![(above.to_owned(), self.way.clone()), (path.to_owned(), own)]
+    }
+}
+
+#[derive(Debug, Default)]
+struct State {
+    kept: BTreeMap<PathBuf, Kept>,
+    /// Declarations whose paths may get a place.
+    tags: HashMap<PathBuf, String>,
+    /// The places of the directories of `kept`.
+    ways: HashMap<PathBuf, Place>,
+    /// Not written yet.
+    changed: bool,
+}
+
+/// The places of declared paths beneath one root.
+#[derive(Debug)]
+pub struct Places {
+    mounts: Mutex<Mounts>,
+    /// The same table, for who wants to know what has changed.
+    watched: Mutex<Mounts>,
+    state: Mutex<State>,
+}
+
+impl Places {
+    /// # Errors
+    /// The table of mounts cannot be read.
+    pub fn of(root: &Path) -> io::Result<Places> {
+        Ok(Places {
+            mounts: Mutex::new(Mounts::of(root)?),
+            watched: Mutex::new(Mounts::of(root)?),
+            state: Mutex::default(),
+        })
+    }
+
+    /// The table of mounts, to be waited for.
+    ///
+    /// # Errors
+    /// It cannot be opened.
+    pub fn table(&self) -> io::Result<fs::File> {
+        lock(&self.watched).again()
+    }
+
+    /// Where something was mounted, or unmounted, since this was asked last.
+    pub fn changes(&self) -> Vec<PathBuf> {
+        match lock(&self.watched).changes() {
+            Ok(changes) => changes,
+            Err(error) => {
+                warn!("the table of mounts cannot be read ({error}): all of it is looked at");
+                vec![PathBuf::from("/")]
+            }
+        }
+    }
+
+    /// From now on these paths are declared, each with a tag that is another when it is declared anew: then it gets another place.
+    pub fn declare(&self, paths: impl Iterator<Item = (PathBuf, String)>) {
+        let mut state = lock(&self.state);
+        state.tags = paths.collect();
+        let State {
+            kept, tags, ways, ..
+        } = &mut *state;
+        kept.retain(|path, kept| tags.get(path) == Some(&kept.tag));
+        *ways = kept
+            .iter()
+            .flat_map(|(path, kept)| kept.ways(path))
+            .collect();
+    }
+
+    /// Whether a directory, just opened, is where it was when what is in it was declared. Directories of which nothing is declared are where they are.
+    pub(super) fn is_in_place(&self, path: &Path, opened: BorrowedFd<'_>) -> bool {
+        let Some(way) = lock(&self.state).ways.get(path).cloned() else {
+            return true;
+        };
+        // What cannot be told is no reason to leave a path alone: it is on this kernel for ever.
+        self.now(path, opened, None)
+            .is_none_or(|(now, _)| now.is_same(&way))
+    }
+
+    /// Whether a directory that is not there would be where it was, if it were made in the nearest directory above it, which is open.
+    pub(super) fn would_be_in_place(&self, path: &Path, above: BorrowedFd<'_>) -> bool {
+        let Some(way) = lock(&self.state).ways.get(path).cloned() else {
+            return true;
+        };
+        self.now(path, above, None)
+            .is_none_or(|(now, _)| now.is_same(&way))
+    }
+
+    /// Whether it is known where this directory must be.
+    pub(super) fn has_way(&self, path: &Path) -> bool {
+        lock(&self.state).ways.contains_key(path)
+    }
+
+    /// Whether what stands at a declared path, in a directory that is in its place, is not mounted there by itself, or was already. Taken is its place, if it
+    /// has none.
+    pub(super) fn is_own(&self, path: &Path, parent: BorrowedFd<'_>, name: &OsStr) -> bool {
+        let Some(above) = path.parent() else {
+            return true;
+        };
+        let Some((way, way_id)) = self.now(above, parent, None) else {
+            return true;
+        };
+        let own = mount_id(parent, Some(name))
+            .filter(|id| *id != way_id)
+            .and_then(|id| self.place(path, id));
+        let mut state = lock(&self.state);
+        if let Some(kept) = state.kept.get(path) {
+            return match (&own, &kept.own) {
+                (Some(now), Some(then)) => now.is_same(then),
+                (None, None) => true,
+                // The file itself, bound over it, is still that file.
+                (Some(now), None) => now.is_in(&way, name),
+                (None, Some(_)) => false,
+            };
+        }
+        if let Some(tag) = state.tags.get(path).cloned() {
+            let kept = Kept { tag, way, own };
+            state.ways.extend(kept.ways(path));
+            state.kept.insert(path.to_owned(), kept);
+            state.changed = true;
+        }
+        true
+    }
+
+    /// What hides the declared place of a path, for people.
+    pub fn told(&self, path: &Path) -> Option<String> {
+        let above = path.parent()?;
+        let kept = lock(&self.state).kept.get(path).cloned()?;
+        let mut mounts = lock(&self.mounts);
+        // The innermost mount on the way is the one that is seen.
+        mounts.get(0).ok()?;
+        let on_top = mounts.innermost(path)?;
+        let shown = escape::path(&on_top.point);
+        let what = describe(on_top);
+        let place = kept.own.as_ref().unwrap_or(&kept.way);
+        let name = path.strip_prefix(above).ok()?;
+        let within = match &kept.own {
+            Some(own) => own.within.clone(),
+            None => kept.way.within.join(name),
+        };
+        Some(format!(
+            "it leads into {what}, mounted on {shown}; what was declared is {} of {} ({})",
+            escape::path(&within),
+            place.fs_type,
+            escape::bytes(place.source.as_bytes())
+        ))
+    }
+
+    /// Where a directory that is open is now.
+    fn now(&self, path: &Path, dir: BorrowedFd<'_>, name: Option<&OsStr>) -> Option<(Place, u64)> {
+        let id = mount_id(dir, name)?;
+        Some((self.place(path, id)?, id))
+    }
+
+    fn place(&self, path: &Path, id: u64) -> Option<Place> {
+        let mut mounts = lock(&self.mounts);
+        match mounts.get(id) {
+            Ok(Some(mount)) => Some(Place {
+                fs_type: mount.fs_type.clone(),
+                source: mount.source.clone(),
+                dev: Some(mount.dev),
+                within: mount.within(path),
+            }),
+            Ok(None) => None,
+            Err(error) => {
+                warn!("the table of mounts cannot be read: {error}");
+                None
+            }
+        }
+    }
+}
+
+impl Place {
+    fn is_same(&self, other: &Place) -> bool {
+        let devices = match (self.dev, other.dev) {
+            (Some(one), Some(other)) => one == other,
+            _ => true,
+        };
+        devices
+            && (&self.fs_type, &self.source, &self.within)
+                == (&other.fs_type, &other.source, &other.within)
+    }
+
+    /// Whether it is what has that name in a directory.
+    fn is_in(&self, way: &Place, name: &OsStr) -> bool {
+        self.is_same(&way.in_it(name))
+    }
+
+    fn in_it(&self, name: &OsStr) -> Place {
+        Place {
+            within: self.within.join(name),
+            ..self.clone()
+        }
+    }
+}
+
+fn describe(mount: &Mount) -> String {
+    let source = escape::bytes(mount.source.as_bytes());
+    if mount.root == Path::new("/") {
+        format!("{} ({source})", mount.fs_type)
+    } else {
+        let root = escape::path(&mount.root);
+        format!("{root} of {} ({source})", mount.fs_type)
+    }
+}
+
+/// The number of the mount in which something is; `None` where the kernel does not say.
+fn mount_id(dir: BorrowedFd<'_>, name: Option<&OsStr>) -> Option<u64> {
+    let flags = AtFlags::SYMLINK_NOFOLLOW | AtFlags::NO_AUTOMOUNT | AtFlags::EMPTY_PATH;
+    let name = name.unwrap_or(OsStr::new(""));
+    let statx = statx(dir, name, flags, StatxFlags::MNT_ID).ok()?;
+    let said = statx.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+    said.then_some(statx.stx_mnt_id)
+}
+
+/// A panic while one is held leaves what it holds as good as before.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Which start of the machine this is.
+fn boot() -> String {
+    fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default()
+}
+
+/// What ends each field of the file.
+const END: u8 = 0;
+/// Fields of one place, and of one path.
+const PLACE: usize = 4;
+const ROW: usize = 2 + 2 * PLACE;
+
+impl Places {
+    /// Takes up the places that an earlier run has kept. Those of paths that are declared anew are forgotten by [`Places::declare`].
+    ///
+    /// # Errors
+    /// There are none, or they are not to be believed.
+    pub fn resume(&self, path: &Path) -> Result<(), Unusable> {
+        let bytes = kept::read(path, HEAD)?;
+        let mut fields = bytes[HEAD.len()..].split(|byte| *byte == END);
+        let same_boot = fields.next() == Some(boot().as_bytes());
+        let fields: Vec<&[u8]> = fields.collect();
+        let rows = fields.chunks_exact(ROW);
+        let mut state = lock(&self.state);
+        for row in rows {
+            let place = |from: usize| {
+                let fields: &[&[u8]; PLACE] = row.get(from..)?.first_chunk()?;
+                let [fs_type, source, dev, within] = fields;
+                let dev = std::str::from_utf8(dev).ok()?.split_once(':')?;
+                Some(Place {
+                    fs_type: String::from_utf8(fs_type.to_vec()).ok()?,
+                    source: OsString::from_vec(source.to_vec()),
+                    dev: (dev.0.parse().ok().zip(dev.1.parse().ok())).filter(|_| same_boot),
+                    within: PathBuf::from(OsString::from_vec(within.to_vec())),
+                })
+            };
+            let (Some(way), Ok(tag)) = (place(2), String::from_utf8(row[1].to_vec())) else {
+                return Err(Unusable::Damaged);
+            };
+            let own = place(2 + PLACE).filter(|own| !own.fs_type.is_empty());
+            let path = PathBuf::from(OsString::from_vec(row[0].to_vec()));
+            state.kept.insert(path, Kept { tag, way, own });
+        }
+        Ok(())
+    }
+
+    /// Keeps them for the next run, if there are others than before.
+    ///
+    /// # Errors
+    /// They cannot be written.
+    pub fn keep(&self, path: &Path) -> io::Result<()> {
+        let rows = {
+            let mut state = lock(&self.state);
+            if !std::mem::take(&mut state.changed) {
+                return Ok(());
+            }
+            state.kept.clone()
+        };
+        let none = Place {
+            fs_type: String::new(),
+            source: OsString::new(),
+            dev: None,
+            within: PathBuf::new(),
+        };
+        kept::replace(path, HEAD, |out| {
+            let mut field = |bytes: &[u8]| {
+                out.write_all(bytes)?;
+                out.write_all(&[END])
+            };
+            field(boot().as_bytes())?;
+            for (path, Kept { tag, way, own }) in &rows {
+                field(path.as_os_str().as_bytes())?;
+                field(tag.as_bytes())?;
+                for place in [way, own.as_ref().unwrap_or(&none)] {
+                    let (major, minor) = place.dev.unwrap_or_default();
+                    field(place.fs_type.as_bytes())?;
+                    field(place.source.as_bytes())?;
+                    field(format!("{major}:{minor}").as_bytes())?;
+                    field(place.within.as_os_str().as_bytes())?;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn place(dev: Option<(u32, u32)>, within: &str) -> Place {
+        Place {
+            fs_type: "ext4".into(),
+            source: "/dev/vda".into(),
+            dev,
+            within: within.into(),
+        }
+    }
+
+    #[test]
+    fn a_place_is_a_directory_of_a_file_system_and_its_device_counts_within_one_start() {
+        let here = place(Some((8, 1)), "/etc");
+        assert!(here.is_same(&place(Some((8, 1)), "/etc")));
+        assert!(here.is_same(&place(None, "/etc")));
+        assert!(!here.is_same(&place(Some((8, 2)), "/etc")));
+        assert!(!here.is_same(&place(None, "/")));
+        assert!(place(None, "/etc/f").is_in(&here, OsStr::new("f")));
+        assert!(!place(None, "/srv/f").is_in(&here, OsStr::new("f")));
+    }
+
+    #[test]
+    fn places_are_taken_kept_and_forgotten_with_their_declaration() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, file) = (folder.path().join("d"), folder.path().join("places"));
+        fs::create_dir(&dir).unwrap();
+        let path = dir.join("f");
+        let declared = |tag: &str| std::iter::once((path.clone(), tag.to_owned()));
+        let opened = fs::File::open(&dir).unwrap();
+        let fd = std::os::fd::AsFd::as_fd(&opened);
+        let places = Places::of(Path::new("/")).unwrap();
+        places.declare(declared("1"));
+        assert!(places.is_own(&path, fd, OsStr::new("f")));
+        assert!(places.is_in_place(&dir, fd));
+        places.keep(&file).unwrap();
+
+        let again = Places::of(Path::new("/")).unwrap();
+        again.resume(&file).unwrap();
+        again.declare(declared("1"));
+        assert_eq!(lock(&again.state).kept, lock(&places.state).kept);
+        // What was declared there is elsewhere now.
+        for kept in lock(&again.state).kept.values_mut() {
+            kept.way.within = "/elsewhere".into();
+        }
+        again.declare(declared("1"));
+        assert!(!again.is_in_place(&dir, fd));
+        again.declare(declared("2"));
+        assert!(again.is_in_place(&dir, fd), "declared anew");
+        assert!(lock(&again.state).kept.is_empty());
+    }
+}
