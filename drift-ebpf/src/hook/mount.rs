@@ -12,5 +12,8 @@ use crate::{
 /// `mount`, `umount`, `move_mount`, `pivot_root`.
 #[tracepoint]
 pub fn mount_enter(_ctx: TracePointContext) -> u32 {
-    finish(Call::enter(Kind::Mount, Named::NONE, Named::NONE))
+    finish(
+        Kind::Mount,
+        Call::enter(Kind::Mount, Named::NONE, Named::NONE),
+    )
 }
