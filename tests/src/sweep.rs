@@ -19,8 +19,8 @@ use tempfile::TempDir;
 
 use crate::skip::skip;
 
-/// Says that every point is wanted, not a few of them: `cargo xtask sweep`.
-const FULL: &str = "DRIFT_SWEEP";
+/// Says that every point is wanted, or every so manieth, not a few of them: `cargo xtask sweep`.
+const EVERY: &str = "DRIFT_SWEEP";
 
 /// How long it may take from the start of a program to things in order.
 const RECOVERY: Duration = Duration::from_secs(1);
@@ -69,10 +69,10 @@ impl Ended {
     }
 }
 
-/// Whether every point is wanted.
+/// Whether a long sweep is wanted.
 #[must_use]
-pub fn is_full() -> bool {
-    env::var_os(FULL).is_some()
+pub fn is_long() -> bool {
+    env::var_os(EVERY).is_some()
 }
 
 /// Whether there is a `strace` that can do it; where not, the test is skipped with the reason.
@@ -107,13 +107,10 @@ pub struct Call {
     pub number: usize,
 }
 
-/// The calls to try, of all of them: each, or a `few` all over. `part` of 100: where the first of a few is.
+/// The calls to try, of all of them: as many as are wanted, or a `few` all over. `part` of 100: where the first of them is.
 pub fn points(all: &[Call], few: usize, part: usize) -> impl Iterator<Item = &Call> {
-    let every = if is_full() {
-        1
-    } else {
-        all.len().div_ceil(few).max(1)
-    };
+    let wanted = env::var(EVERY).ok().and_then(|every| every.parse().ok());
+    let every = wanted.unwrap_or_else(|| all.len().div_ceil(few)).max(1);
     all.iter().skip(every * part / 100).step_by(every)
 }
 

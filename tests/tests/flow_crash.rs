@@ -36,10 +36,10 @@ fn killed_at_every_call(test: &str, operation: Operation) -> Result<()> {
         let state = ground.state().with_context(what)?;
         let (recovered, took) = ground.recovered().with_context(what)?;
         longest = longest.max(took);
-        let before = if operation == Operation::Heal {
-            state
-        } else {
-            recovered
+        // What is begun again at the next start is new then in any case.
+        let before = match operation {
+            Operation::Heal | Operation::Compact => state,
+            Operation::Activate | Operation::Rollback => recovered,
         };
         old += usize::from(before == State::Old);
     }
@@ -57,12 +57,14 @@ fn a_heal_that_is_killed_is_whole_or_not_at_all() -> Result<()> {
     killed_at_every_call(test, Operation::Heal)
 }
 
+/// Case B128.
 #[test]
 fn an_activation_that_is_killed_is_whole_or_not_at_all() -> Result<()> {
     let test = "an_activation_that_is_killed_is_whole_or_not_at_all";
     killed_at_every_call(test, Operation::Activate)
 }
 
+/// Case B142.
 #[test]
 fn a_rollback_of_three_policies_that_is_killed_is_whole_or_not_at_all() -> Result<()> {
     let test = "a_rollback_of_three_policies_that_is_killed_is_whole_or_not_at_all";

@@ -42,15 +42,16 @@ impl Small {
             return Ok(None);
         }
         let folder = tempfile::Builder::new().prefix("drift-disks-").tempdir()?;
-        let small = Small { folder };
-        fs::create_dir(small.tree())?;
+        let tree = folder.path().join("tree");
+        fs::create_dir(&tree)?;
         if !sh(&format!(
             "mount -t tmpfs -o mode=755,{options} none {}",
-            small.tree().display()
+            tree.display()
         )) {
             skip(test, &format!("no tmpfs with {options} on this kernel"));
             return Ok(None);
         }
+        let small = Small { folder };
         fs::create_dir(small.tree().join("dir"))?;
         fs::write(small.file(), OLD)?;
         Ok(Some(small))
@@ -199,6 +200,7 @@ fn a_quota_that_is_reached_leaves_the_file_as_it_was_and_heals_when_there_is_roo
     Ok(())
 }
 
+/// Case B126.
 #[test]
 fn a_read_only_file_system_is_said_and_heals_when_it_can_be_written_again() -> Result<()> {
     let test = "a_read_only_file_system_is_said_and_heals_when_it_can_be_written_again";
@@ -234,6 +236,7 @@ fn an_immutable_file_is_said_and_heals_when_it_is_that_no_longer() -> Result<()>
     Ok(())
 }
 
+/// Case B027.
 #[test]
 fn a_file_that_is_a_mount_point_is_said_and_heals_when_it_is_that_no_longer() -> Result<()> {
     let test = "a_file_that_is_a_mount_point_is_said_and_heals_when_it_is_that_no_longer";

@@ -131,7 +131,8 @@ pub(crate) fn all(workspace: &Workspace, args: &Args) -> Result<Result<Table, St
     let tools = Tools::ensure(&archive)?;
     let toolchain = setup::ensure(workspace)?;
     build::probes(workspace, &toolchain)?;
-    let agent = build::agent(workspace, Profile::Dev)?;
+    // As it ships: a guest's processor is some ten times slower than the machine's, and each test starts an agent that reads megabytes of type information.
+    let agent = build::agent(workspace, Profile::Release)?;
     let tests = build_tests(workspace)?;
     let wanted: Vec<&str> = sensors(&args.sensor);
     let guest = Guest {

@@ -1,10 +1,15 @@
 //! The only writer of the host: one match over [`Action`].
 
-use std::{ffi::OsString, io, os::fd::AsFd, path::Path};
+use std::{
+    ffi::{OsStr, OsString},
+    io,
+    os::fd::AsFd,
+    path::Path,
+};
 
 use rustix::{
     fd::{BorrowedFd, OwnedFd},
-    fs::{Gid, Mode, OFlags, Uid, fchmod, fchown, fstat, fsync, mkdirat, openat2},
+    fs::{AtFlags, Gid, Mode, OFlags, Uid, fchmod, fchown, fstat, fsync, mkdirat, openat2, statat},
     io::Errno,
 };
 use thiserror::Error;
@@ -167,7 +172,7 @@ pub(super) fn attributes(
     .map_err(HealError::at("open the file"))?;
     if let Target::File(content) = &declared.target
         && content.hard_links == HardLinks::Report
-        && fstat(&file).is_ok_and(|stat| stat.st_nlink > 1)
+        && !is_here_alone(&dir, &name, file.as_fd())
     {
         return match &content.meaning {
             // What it holds says what is declared, and may hold more.
@@ -180,6 +185,26 @@ pub(super) fn attributes(
     })?;
     fsync(&file).map_err(HealError::at("sync the file"))?;
     Ok(Healed::default())
+}
+
+/// Whether an open file is what the name leads to, and has no other name.
+///
+/// Who gives a file of others this name as a second one, and takes that away again when it has been opened, leaves it with one name, which is not ours: so the name
+/// is asked, and tells both at once. That a call is cut in two by a removal is left; it would have to happen each time, within one tick of the clock.
+pub(super) fn is_here_alone(dir: &OwnedFd, name: &OsStr, file: BorrowedFd<'_>) -> bool {
+    const LOOKS: usize = 3;
+    let Ok(open) = fstat(file) else {
+        return false;
+    };
+    let face = |stat: &rustix::fs::Stat| {
+        let changed = (stat.st_ctime, stat.st_ctime_nsec);
+        (stat.st_dev, stat.st_ino, stat.st_nlink, changed)
+    };
+    open.st_nlink == 1
+        && (0..LOOKS).all(|_| {
+            statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
+                .is_ok_and(|named| face(&named) == face(&open))
+        })
 }
 
 /// Owner before mode: a change of owner clears the setuid and setgid bits, and capabilities. Access lists after the mode, which sets their mask. The flags are

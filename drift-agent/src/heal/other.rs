@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{
-        AtFlags, Gid, Mode, OFlags, RenameFlags, Uid, chownat, fsync, mkdirat, renameat_with,
-        symlinkat,
+        AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chownat, fstat, fsync, mkdirat,
+        openat, renameat_with, symlinkat,
     },
     io::Errno,
 };
@@ -18,7 +18,10 @@ use crate::{
 
 use super::{
     attribute,
-    execute::{HealError, Healed, parent_and_name, place, set_attributes, unreachable_parent},
+    execute::{
+        HealError, Healed, is_here_alone, parent_and_name, place, set_attributes,
+        unreachable_parent,
+    },
     replace::{remove, remove_stale, rename_over, temporary_name},
 };
 
@@ -59,7 +62,17 @@ pub(super) fn link_attributes(
             declared.uid.map(Uid::from_raw),
             declared.gid.map(Gid::from_raw),
         );
-        chownat(dir, name, uid, gid, AtFlags::SYMLINK_NOFOLLOW)
+        // By its descriptor: the name may be that of another's file when the owner is set.
+        let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let link =
+            openat(dir, name, flags, Mode::empty()).map_err(HealError::at("open the link"))?;
+        let stat = fstat(&link).map_err(HealError::at("look at the link"))?;
+        if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink
+            || !is_here_alone(dir, name, link.as_fd())
+        {
+            return Err(HealError::Changed);
+        }
+        chownat(&link, "", uid, gid, AtFlags::EMPTY_PATH)
             .map_err(HealError::at("set the owner of the link"))?;
     }
     attribute::set(Place::Named(dir.as_fd(), name), declared)
@@ -105,7 +118,7 @@ pub(super) fn stage_directory(dir: &OwnedFd, declared: &Declared) -> Result<Owne
 
 fn fill(dir: &OwnedFd, temporary: &OsString, declared: &Declared) -> Result<OwnedFd, HealError> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let made = rustix::fs::openat(dir, temporary, flags, Mode::empty())
+    let made = openat(dir, temporary, flags, Mode::empty())
         .map_err(HealError::at("open the new directory"))?;
     // The agent's umask must not decide.
     let mode = Mode::from_raw_mode(declared.mode.unwrap_or(DEFAULT_MODE));

@@ -110,18 +110,32 @@ impl Disk {
     /// # Errors
     /// It cannot be mounted.
     pub fn start_again(&self) -> Result<()> {
-        // The kernel may hold on to it for a moment after the last program has ended.
-        wait::until(Duration::from_secs(20), || {
-            run(Command::new("umount").arg(&self.place))
-        })?;
-        self.mount()
+        wait::until(Duration::from_secs(60), || {
+            if self.is_mounted() {
+                // The kernel may hold on to it for a moment after the last program has ended.
+                run(Command::new("umount").arg(&self.place))?;
+            }
+            self.mount()?;
+            // A process that has a copy of all mounts for itself keeps the dead one alive: it would be mounted again, as dead as it was.
+            let probe = self.place.join("probe");
+            fs::write(&probe, "")?;
+            Ok::<_, anyhow::Error>(fs::remove_file(probe)?)
+        })
+    }
+
+    fn is_mounted(&self) -> bool {
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        mounts.contains(&self.place.display().to_string())
     }
 }
 
 impl Drop for Disk {
     fn drop(&mut self) {
         let gone = wait::until(Duration::from_secs(20), || {
-            run(Command::new("umount").arg(&self.place))
+            if self.is_mounted() {
+                run(Command::new("umount").arg(&self.place))?;
+            }
+            Ok::<_, anyhow::Error>(())
         });
         if let Err(error) = gone {
             eprintln!("{} stays mounted: {error:#}", self.place.display());

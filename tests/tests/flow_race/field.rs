@@ -100,6 +100,10 @@ impl Field {
                 serde_json::Value::from(declared())
             );
         }
+        text += &format!(
+            "  symlinks:\n    - {{path: {}, target: nowhere, owner: {OWNER}, group: {GROUP}}}\n",
+            at("tree/dir/named").display()
+        );
         fs::write(at("policies/p.yaml"), text)?;
         let open = |name: &str| {
             let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -183,7 +187,7 @@ impl Field {
                 ),
                 _ => mkdirat(&self.dir, &self.temporary, Mode::from_raw_mode(0o777)),
             },
-            // The file becomes another name of a victim.
+            // The file, or the link, becomes another name of a victim.
             6 => linkat(
                 &self.outside,
                 "file",
@@ -191,21 +195,29 @@ impl Field {
                 &*fresh,
                 AtFlags::empty(),
             )
-            .and_then(|()| renameat(&self.staged, &*fresh, &self.dir, "file")),
+            .and_then(|()| {
+                let name = if number.is_multiple_of(2) {
+                    "file"
+                } else {
+                    "named"
+                };
+                renameat(&self.staged, &*fresh, &self.dir, name)
+            }),
             // It becomes something else, with another mode; sometimes it goes.
-            7 if number % 5 == 0 => unlinkat(&self.dir, "file", AtFlags::empty()),
+            7 if number.is_multiple_of(5) => unlinkat(&self.dir, "file", AtFlags::empty()),
+            7 if number % 5 == 1 => symlinkat("nowhere", &self.staged, &*fresh)
+                .and_then(|()| renameat(&self.staged, &*fresh, &self.dir, "named")),
             7 => {
                 let path = self.at("staged").join(&fresh);
                 fs::write(&path, "an attacker's\n")?;
                 fs::set_permissions(&path, fs::Permissions::from_mode(0o666))?;
-                let calm = number % 2 == 0;
+                let calm = number.is_multiple_of(2);
                 let calm_dir = calm.then(|| {
                     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW;
                     openat(&self.tree, "calm", flags, Mode::empty())
                 });
-                let dir = match calm_dir.transpose() {
-                    Ok(dir) => dir,
-                    Err(_) => return Ok(false),
+                let Ok(dir) = calm_dir.transpose() else {
+                    return Ok(false);
                 };
                 renameat(
                     &self.staged,
@@ -272,11 +284,15 @@ impl Field {
             );
         }
         let temporary = self.temporary.display().to_string();
-        let temporary = temporary.as_str();
+        let of_link = temporary_name(&self.at("tree/dir/named"));
+        let of_link = of_link.display().to_string();
         let may_be: [(&str, BTreeSet<&str>); 2] = [
-            ("outside", ["file", "other", temporary].into()),
-            // It is at the declared path while it is mounted there.
-            ("mounted", ["file", "other", temporary].into()),
+            ("outside", ["file", "other", &temporary].into()),
+            // It is at the declared paths while it is mounted there.
+            (
+                "mounted",
+                ["file", "named", "other", &temporary, &of_link].into(),
+            ),
         ];
         for (folder, names) in may_be {
             for entry in fs::read_dir(self.at(folder))? {
