@@ -11,7 +11,10 @@ use crate::{
     report::{Cause, Event, Record},
 };
 
-use super::{Ears, Pipeline, PipelineError, path::Why};
+use super::{
+    Ears, Pipeline, PipelineError,
+    path::{Queued, Why},
+};
 
 /// Losses, and the looks that answer them.
 #[derive(Debug, Default)]
@@ -133,7 +136,9 @@ impl Pipeline {
                 (0..self.objects.count() as u32).collect()
             }
         };
-        let files = self.marked(&dirty);
+        let mut files = self.marked(&dirty);
+        // Of these the doorbell was heard, and the look that it asks for has not begun.
+        files.retain(|index| self.paths[*index].queued != Queued::Urgently);
         let batch = self.losses.batch.get_or_insert_default();
         for (cause, kind, count) in losses {
             let (_, events, kinds) =
