@@ -156,7 +156,7 @@ impl Run {
         let settings = Settings {
             policies,
             state: state.path()?,
-            host_root: root.path.clone(),
+            host_root: root.host_root.clone(),
             mode: mode.map(|mode| match mode {
                 ModeArg::Observe => Mode::Observe,
                 ModeArg::Heal => Mode::Heal,
