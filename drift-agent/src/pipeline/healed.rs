@@ -130,7 +130,7 @@ impl Pipeline {
             // Somebody else has put it back.
             Some(Outcome::Healed) | None => HandOutcome::Healed,
         };
-        self.healed_by_hand(index, outcome, &drift.drifts, why);
+        self.healed_by_hand(index, outcome, &drift, why);
         if is_healed {
             self.reached_again(index, drift.cause);
         }
