@@ -160,9 +160,17 @@ impl Pipeline {
             .register
             .as_ref()
             .and_then(|register| register.watch.slot(heard.event.slot).ok());
+        let several = slot.is_some_and(|slot| is_anothers(&slot, heard));
+        let mut heard = *heard;
+        // What the same process has done since did not ring, and is its change all the same.
+        if let Some(slot) = slot
+            && slot.tgid == heard.event.tgid
+        {
+            heard.event.time_ns = heard.event.time_ns.max(slot.changed_ns);
+        }
         Why {
-            several: slot.is_some_and(|slot| is_anothers(&slot, heard)),
-            ..Why::doorbell(heard, true)
+            several,
+            ..Why::doorbell(&heard, true)
         }
     }
 
