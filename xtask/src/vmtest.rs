@@ -71,26 +71,6 @@ pub(crate) struct Args {
     command: Vec<OsString>,
 }
 
-impl Args {
-    /// All tests, under each sensor, in these kernels.
-    pub(crate) fn of(kernels: &[String]) -> Self {
-        Self {
-            kernel: kernels.to_vec(),
-            ..Self::default()
-        }
-    }
-}
-
-/// The oldest and the newest kernel.
-pub(crate) fn extremes() -> Vec<String> {
-    let names = kernel::names();
-    [names.first(), names.last()]
-        .into_iter()
-        .flatten()
-        .map(|name| (*name).to_owned())
-        .collect()
-}
-
 /// As `drift-agent run --sensor` takes them.
 const SENSORS: [&str; 2] = ["btf", "tracepoint"];
 
@@ -296,7 +276,6 @@ not json
     fn no_name_means_all_and_each_name_means_itself() {
         assert_eq!(sensors(&[]), SENSORS);
         assert_eq!(kernels(&[]).count(), KERNELS.len());
-        assert_eq!(extremes(), ["5.10", "7.3"]);
         let names: Vec<&str> = kernels(&["6.1".to_owned()])
             .map(|series| series.name)
             .collect();
