@@ -20,7 +20,7 @@ Examples:
   cargo xtask bench scan -o json    the same for a program
   sudo -E cargo xtask bench heal    one file and a version of 100, beside the disk's own time
   sudo -E cargo xtask bench overhead   what being watched adds to system calls
-  sudo -E cargo xtask bench noise      drift while files that nobody declared are opened all the time";
+  sudo -E cargo xtask bench noise      drift while other files are opened all the time";
 
 /// Measure drift beside what the machine can do at all and what others need.
 #[derive(Debug, clap::Args)]
