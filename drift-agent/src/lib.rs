@@ -21,6 +21,10 @@ pub mod heal;
 
 pub mod switch;
 
+pub mod confine;
+
+pub mod restore;
+
 pub mod report;
 
 pub mod serve;

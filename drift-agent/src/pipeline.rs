@@ -25,7 +25,6 @@ pub(crate) use attribute::differences as attribute_differences;
 pub(crate) use describe::{
     also_declared, declared as declared_side, detail, observed as observed_side,
 };
-pub use work::remove_leftovers;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -42,10 +41,12 @@ use tokio::{
 };
 
 use crate::{
+    confine::Confined,
     declare::{Basis, Changes, Rejected, Snapshot},
     observe::{Host, Identify, Objects, Register},
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
     report::{Cause, Event, Record, ReportError, Reporter, Watching},
+    restore::Restorer,
     serve::Asked,
     settings::{SCAN_ALONE, SCAN_BESIDE_PROBES, Settings},
     store::Store,
@@ -110,6 +111,8 @@ struct Ears {
 struct Pipeline {
     settings: Settings,
     store: Arc<Store>,
+    restorer: Arc<Restorer>,
+    confined: Confined,
     reporter: Reporter,
     host: Arc<Host>,
     snapshot: Arc<Snapshot>,
@@ -158,6 +161,8 @@ struct Pipeline {
 pub struct Parts {
     pub settings: Settings,
     pub store: Arc<Store>,
+    pub restorer: Restorer,
+    pub confined: Confined,
     pub reporter: Reporter,
     pub host: Host,
     pub snapshot: Snapshot,
@@ -209,6 +214,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         },
         settings: parts.settings,
         store: parts.store,
+        restorer: Arc::new(parts.restorer),
+        confined: parts.confined,
         reporter: parts.reporter,
         host: Arc::new(parts.host),
         snapshot: Arc::default(),
@@ -393,6 +400,7 @@ impl Pipeline {
             .collect();
         drop(states);
         self.brake_policies(&old);
+        self.tell_restorer();
         self.writing.clear();
         self.objects = objects;
         self.register = ears.as_ref().map(|ears| {
@@ -484,11 +492,10 @@ impl Pipeline {
         }
         self.first = None;
         if let Some(path) = &self.settings.ready_file {
-            std::fs::write(path, format!("{}\n", std::process::id())).map_err(|source| {
-                PipelineError::Ready {
-                    path: path.display().to_string(),
-                    source,
-                }
+            let made = self.restorer.ready_file(true);
+            made.map_err(|source| PipelineError::Ready {
+                path: path.display().to_string(),
+                source,
             })?;
         }
         Ok(())

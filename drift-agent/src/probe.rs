@@ -16,7 +16,7 @@ pub use attach::{Fate, Tried};
 pub use counters::Counters;
 pub use doorbell::Doorbell;
 pub use hook::{HOOKS, Hook, Place};
-pub use load::{Attached, Probe, ProbeSettings};
+pub use load::{Attached, Probe, ProbeSettings, own_tgid};
 pub use refused::Refused;
 pub use support::{Machine, Stated};
 pub use watch::{Names, Watch};

@@ -10,7 +10,7 @@ mod status;
 pub use client::{AskError, ask};
 pub use socket::{Served, serve};
 pub use status::{
-    Health, Held, HeldPath, Lack, LastScan, PolicyStatus, Reason, RecordsLost, SensorStatus,
+    Health, Held, HeldPath, Lack, LastScan, PolicyStatus, PrivilegeStatus, Reason, RecordsLost, SensorStatus,
     Status, StoreStatus, rfc3339,
 };
 

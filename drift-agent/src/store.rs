@@ -27,12 +27,14 @@ mod snapshot;
 mod state;
 
 pub use blob::MOST_BLOB;
+pub use declaration::identity;
 pub use declared::InForce;
 pub use error::{Changed, StoreError};
 pub use history::{Bounds, HistoryWriter, MOST_LINE, Past, read as read_history};
 pub use hold::{Failure, Held, Holding};
 pub use journal::{Change, Directory, Entry, Journal, Moved, Over, Stage};
 pub use room::Usage;
+pub(crate) use sealed::path_form;
 pub use snapshot::Restored;
 pub use state::{
     Activation, HeldBrake, Known, Longest, MOST_RETAINED, MOST_VERSIONS, Seen, Spent, State,
@@ -94,6 +96,36 @@ impl Store {
             state,
             holding,
             quota,
+            room: Mutex::new(room),
+            notes,
+            turns: AtomicU64::new(0),
+            kept: Mutex::new(0),
+        })
+    }
+
+    /// Opens what the restorer needs while the agent has the rest open: contents, the journal, and which versions are held. What it would remember of versions
+    /// is not kept.
+    ///
+    /// # Errors
+    /// The folder cannot be read or written.
+    pub fn beside(state_dir: &Path) -> Result<Self, StoreError> {
+        let unusable = |source| StoreError::Folder {
+            path: state_dir.to_owned(),
+            source,
+        };
+        let folder = Folder::named(state_dir).map_err(unusable)?;
+        let blobs = Blobs::open_beside(&folder).map_err(unusable)?;
+        let room = Room::new(&[]);
+        let mut notes = Vec::new();
+        let state = State::in_memory()?;
+        let holding = Mutex::new(hold::read(&folder, &mut notes)?);
+        Ok(Self {
+            path: state_dir.to_owned(),
+            folder,
+            blobs,
+            state,
+            holding,
+            quota: 0,
             room: Mutex::new(room),
             notes,
             turns: AtomicU64::new(0),

@@ -10,6 +10,7 @@ use crate::{
     emit::NO_KEY,
     fault::count,
     kernel::{Task, agent_tgid},
+    map::RESTORER,
 };
 
 /// (thread group, thread), as the initial pid namespace has them.
@@ -19,10 +20,16 @@ pub fn ids() -> (u32, u32) {
     ((both >> 32) as u32, both as u32)
 }
 
-/// Whether the agent itself is running: its changes do not ring.
+/// Whether the agent itself is running: what it opens is told to it.
 #[inline(always)]
 pub fn is_agent() -> bool {
     ids().0 == agent_tgid()
+}
+
+/// Whether the agent, or the process that writes for it, is running: their changes do not ring.
+#[inline(always)]
+pub fn is_ours() -> bool {
+    is_agent() || RESTORER.get(0).is_some_and(|restorer| *restorer == ids().0)
 }
 
 /// An event with the actor filled in and all else zero. What cannot be read stays zero and is counted: an actor that is half known is still an event.

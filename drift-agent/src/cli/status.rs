@@ -106,5 +106,6 @@ fn without_agent(state: &Path) -> Status {
         full_scan_running_s: None,
         policies: policies.collect(),
         store: None,
+        privilege: None,
     }
 }

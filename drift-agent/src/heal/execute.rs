@@ -75,6 +75,12 @@ pub enum HealError {
         step: &'static str,
         source: io::Error,
     },
+    /// What the restorer says of it, or why there is none to say so.
+    #[error("{message}")]
+    Restorer {
+        reason: &'static str,
+        message: String,
+    },
 }
 
 impl HealError {
@@ -95,6 +101,7 @@ impl HealError {
             HealError::Edit(error) => error.reason(),
             HealError::NoContent => "no-content",
             HealError::Io { .. } => "io",
+            HealError::Restorer { reason, .. } => reason,
         }
     }
 

@@ -56,15 +56,15 @@ pub(super) struct Came {
 impl Pipeline {
     /// Reads the policy folder again. One that is not valid changes nothing but what is said.
     pub(super) fn reload(&mut self, ears: &mut Option<Ears>) -> Result<Basis, PipelineError> {
-        let (outcome, mut basis) =
-            self.store
-                .look(&self.settings.policies, Path::new("/"), self.settings.mode);
-        let sources = basis.take_sources();
+        let (folder, root, mode) = (&self.settings.policies, Path::new("/"), self.settings.mode);
         if self.switching.is_some() {
-            // What is held may become something else by what is under way.
+            // What is held may become something else by what is under way: nothing is remembered of this look.
             self.again = true;
+            let (_, basis) = self.store.look_with(folder, root, mode, &self.store.holds());
             return Ok(basis);
         }
+        let (outcome, mut basis) = self.store.look(folder, root, mode);
+        let sources = basis.take_sources();
         if outcome.is_ok() {
             self.rejected = None;
         }
@@ -147,11 +147,12 @@ impl Pipeline {
             return self.declare(next.snapshot, None, ears);
         }
         self.switching = Some(Arc::clone(&next.snapshot));
-        let (host, store) = (Arc::clone(&self.host), Arc::clone(&self.store));
-        let old = Arc::clone(&self.snapshot);
+        let (restorer, store) = (Arc::clone(&self.restorer), Arc::clone(&self.store));
+        let register = self.register.clone();
         self.run(move || {
             let holding = next.holding.clone();
-            let result = switch::perform(&host, &store, &old, &next.snapshot, &next.moves, holding);
+            let watch = register.as_ref().map(|register| &*register.watch);
+            let result = restorer.switch(watch, &store, &next.snapshot, &next.moves, holding);
             Done::Switch(Box::new(Came { next, result }))
         });
         Ok(())

@@ -1,7 +1,6 @@
 //! What blocks: looking, healing, sweeping. Each is a job on a thread of its own, and comes back as data.
 
 use std::{
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -11,7 +10,7 @@ use drift_common::abi::{Level, Slot};
 use crate::{
     compare::{self, Drift},
     declare::Declared,
-    heal::{self, Action, HealError, Healed},
+    heal::{Action, HealError, Healed},
     observe::{Host, Observed, Register, Stat, observe},
 };
 
@@ -142,9 +141,9 @@ impl Pipeline {
         };
         let host = Arc::clone(&self.host);
         let register = self.register.clone();
+        let restorer = Arc::clone(&self.restorer);
         let generation = self.generation;
         let state = &mut self.paths[index];
-        let stat = state.stat;
         if let Job::Look(_) = job {
             state.queued = false;
             // A heal has come in between: the reason waits for its end.
@@ -160,7 +159,8 @@ impl Pipeline {
                 looked: look(&host, register.as_deref(), slot, &declared),
             },
             Job::Heal(_, action) => {
-                let result = heal::execute(&host, &declared, &action, stat.as_ref());
+                let watch = register.as_ref().map(|register| &*register.watch);
+                let result = restorer.heal(watch, &declared, &action);
                 Done::Heal {
                     generation,
                     index,
@@ -169,6 +169,12 @@ impl Pipeline {
                 }
             }
         });
+    }
+
+    /// The restorer has what is declared before it is asked to put it back: reading the policies takes it as long as it has taken here.
+    pub(super) fn tell_restorer(&self) {
+        let (restorer, snapshot) = (Arc::clone(&self.restorer), Arc::clone(&self.snapshot));
+        tokio::task::spawn_blocking(move || restorer.declare(&snapshot));
     }
 
     /// Compares times and sizes of everything that is not being looked at with what was last seen.
@@ -211,19 +217,5 @@ impl Pipeline {
                 log::debug!("a job came back after the end");
             }
         });
-    }
-}
-
-/// Paths as they were declared, for the start: what a killed heal has left beside them goes.
-pub fn remove_leftovers<'a>(host: &Host, paths: impl Iterator<Item = &'a Path>) {
-    for path in paths {
-        match heal::sweep_leftovers(host, path) {
-            Ok(true) => log::info!(
-                "removed what an interrupted heal had left beside {}",
-                path.display()
-            ),
-            Ok(false) => {}
-            Err(error) => log::warn!("beside {}: {error}", path.display()),
-        }
     }
 }

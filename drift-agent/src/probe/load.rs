@@ -145,6 +145,8 @@ impl Probe {
                     .map_err(|error| map_refusal(&error))?,
                 read_armed: Array::try_from(take(&mut ebpf, "READ_ARMED")?)
                     .map_err(|error| map_refusal(&error))?,
+                restorer: Array::try_from(take(&mut ebpf, "RESTORER")?)
+                    .map_err(|error| map_refusal(&error))?,
             }),
             tried,
             capacity,
@@ -189,7 +191,7 @@ impl Probe {
 }
 
 /// The thread group's number in the initial pid namespace, as far as /proc tells it.
-fn own_tgid() -> io::Result<u32> {
+pub fn own_tgid() -> io::Result<u32> {
     let status = fs::read_to_string("/proc/self/status")?;
     status
         .lines()

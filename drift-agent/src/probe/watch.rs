@@ -16,6 +16,7 @@ pub(super) struct Maps {
     pub learned: HashMap<MapData, u32, [u8; size_of::<Learned>()]>,
     pub readers: HashMap<MapData, u32, u32>,
     pub read_armed: Array<MapData, u32>,
+    pub restorer: Array<MapData, u32>,
 }
 
 /// Names in one directory, and the slot each rings.
@@ -77,6 +78,11 @@ impl Watch {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let bytes = self.maps().learned.get(&thread, 0).ok()?;
         Learned::read_from_bytes(&bytes).ok()
+    }
+
+    /// From now on what this thread group (as the initial pid namespace numbers it) changes does not ring.
+    pub fn restorer(&self, tgid: u32) -> Result<(), MapError> {
+        self.maps().restorer.set(0, tgid, 0)
     }
 
     /// From now on a change of this inode rings `slot`.

@@ -43,7 +43,10 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
     }
     let (reads, writes) = file.access()?;
     let key = key::of_inode(file.inode()?)?;
-    if writes && let Some(slot) = filter::file(file, &key)? {
+    if writes
+        && let Some(slot) = filter::file(file, &key)?
+        && !actor::is_ours()
+    {
         // An LRU table does not refuse.
         let _always = WRITERS.insert(actor::ids().0, slot, 0);
         emit::change(&Change {
@@ -55,7 +58,10 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
             parent_name: 0,
         });
     }
-    if reads && let Some(slot) = filter::inode(&key) {
+    if reads
+        && let Some(slot) = filter::inode(&key)
+        && !actor::is_ours()
+    {
         emit::load(slot, Kind::Open, key);
         expect_read();
     }

@@ -36,7 +36,7 @@ fn try_inode_dirtied(ctx: &RawTracePointContext) -> Result<(), Fault> {
     let Some(slot) = filter::inode(&key) else {
         return Ok(());
     };
-    if actor::is_agent() {
+    if actor::is_ours() {
         return Ok(());
     }
     if flags & I_DIRTY_PAGES == 0 {
@@ -74,7 +74,7 @@ fn try_close(fd: i32) -> Result<(), Fault> {
         return Ok(());
     };
     let (_, writes) = file.access()?;
-    if !writes || actor::is_agent() || !file.is_last_reference()? {
+    if !writes || actor::is_ours() || !file.is_last_reference()? {
         return Ok(());
     }
     let inode = file.inode()?;

@@ -57,6 +57,7 @@ fn status() -> Status {
         full_scan_running_s: None,
         policies: vec![policy("ssh", "1.0.0", "observe", 11, 1), web, limits],
         store: None,
+        privilege: None,
     }
 }
 
