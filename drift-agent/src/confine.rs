@@ -40,11 +40,12 @@ pub struct Confined {
 /// Before [`detector`]: whether this process can become one that owns nothing.
 #[must_use]
 pub fn can_change_user() -> bool {
-    // Without the right to read everything it would see less than root does.
+    // Without the right to read everything it would see less than root does; and without the right to write, the restorer could not write to its folder.
     let needed = CapabilitySet::SETUID
         | CapabilitySet::SETGID
         | CapabilitySet::CHOWN
-        | CapabilitySet::DAC_READ_SEARCH;
+        | CapabilitySet::DAC_READ_SEARCH
+        | CapabilitySet::DAC_OVERRIDE;
     geteuid().is_root() && capability::effective().contains(needed)
 }
 

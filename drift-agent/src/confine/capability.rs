@@ -199,3 +199,40 @@ pub(super) fn keep(kept: CapabilitySet, inherited: bool) -> io::Result<()> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_documentation_has_this_table() {
+        let document = include_str!("../../../docs/security.md");
+        let rows: Vec<&str> = document
+            .lines()
+            .filter(|line| line.starts_with("| `CAP_"))
+            .collect();
+        let expected = CAPABILITIES.iter().map(|each| {
+            let who = match each.part {
+                Part::Start => "until it listens",
+                Part::Detector => "detector",
+                Part::Restorer => "keeper, restorer",
+            };
+            let Capability {
+                name,
+                purpose,
+                without,
+                ..
+            } = each;
+            format!("| `{name}` | {who} | {purpose} | {without} |")
+        });
+        assert_eq!(rows, expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn the_two_parts_share_nothing() {
+        assert!((of(Part::Detector) & of(Part::Restorer)).is_empty());
+        let all = CAPABILITIES.iter().map(|each| each.set);
+        let sum = all.fold(CapabilitySet::empty(), |sum, each| sum | each);
+        assert_eq!(sum.iter().count(), CAPABILITIES.len(), "none twice");
+    }
+}
