@@ -14,6 +14,7 @@ mod folder;
 mod rejected;
 mod resolve;
 mod resolved;
+mod through;
 
 pub use accounts::Names;
 pub use attribute::{Attribute, Attributes, Expect};
@@ -27,6 +28,7 @@ pub use drift_common::policy::{
 };
 pub use folder::{MAX_BYTES, MAX_FILES};
 pub use rejected::Rejected;
+pub use through::{Link, Through, places};
 
 use self::{folder::Folder, resolve::Resolve, resolved::Kept};
 
@@ -69,10 +71,12 @@ pub struct Terms {
 }
 
 /// What the active versions say about one path.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Absolute, without `.`, `..`, empty components or a trailing slash. Any bytes but NUL.
     pub path: PathBuf,
+    /// `None`: no link may be on its way.
+    pub through: Option<Through>,
     pub policy: Arc<ActivePolicy>,
     pub target: Target,
     /// Permission bits with setuid, setgid and sticky (07777). `None`: left alone.
@@ -87,7 +91,7 @@ pub struct Declared {
 }
 
 /// What must be at a path.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     File(Content),
     /// A link that holds exactly this. A text: `a`, `a/` and `./a` are equal as paths, and are three links.
@@ -99,7 +103,7 @@ pub enum Target {
 }
 
 /// Nothing but what is declared may be in a directory.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exhaustive {
     /// Names in it that declared paths begin with, and those that these have for a moment while they are healed.
     pub declared: BTreeSet<OsString>,
@@ -118,7 +122,7 @@ impl Exhaustive {
 }
 
 /// What a file must hold.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Content {
     /// `None` where only their digest was asked for, and nothing else is compared: see [`Keep`].
     pub bytes: Option<Arc<[u8]>>,

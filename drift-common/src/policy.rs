@@ -55,6 +55,7 @@ mod schema;
 mod shape;
 mod source;
 mod suggest;
+mod through;
 mod tree;
 mod unsupported;
 mod validate;
@@ -79,6 +80,7 @@ pub use requirement::{Dependency, Environment, Variable};
 pub use schema::schema;
 pub use source::{MAX_FILE, Place, Position, Source, Spanned};
 pub use suggest::closest;
+pub use through::{Link, Through};
 pub use tree::MAX_NODES;
 pub use validate::{Hold, Holds, Lineage, lineages, validate};
 pub use version::{

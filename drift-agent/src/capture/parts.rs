@@ -263,6 +263,7 @@ mod tests {
                 value: path.into(),
                 at: at.start(),
             },
+            through: None,
             content: Spanned {
                 value: Content::Inline(text.into()),
                 at: at.start(),

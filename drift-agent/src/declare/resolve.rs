@@ -19,11 +19,12 @@ use crate::{
 
 use super::{
     ActivePolicy, Attributes, Basis, Blobs, Content, Declared, Exhaustive, Identified, Identity,
-    Keep, Snapshot, Target, Terms,
+    Keep, Snapshot, Target, Terms, Through,
     accounts::{Accounts, GROUPS, USERS},
     attribute::Names,
     content::{Bytes, Contents},
     folder::Folder,
+    through::places,
 };
 
 /// What is kept of a content.
@@ -105,7 +106,10 @@ impl<'a> Resolve<'a> {
             let directories = directories.collect::<Vec<_>>();
             let absent = version.absent.iter().map(|absent| {
                 let said = (absent.on_drift, absent.severity);
-                Some(declared(&absent.path, &policy, Target::Absent, mode, said))
+                Some(Declared {
+                    through: absent.through.as_ref().map(Through::new),
+                    ..declared(&absent.path, &policy, Target::Absent, mode, said)
+                })
             });
             let others = links.into_iter().chain(directories).chain(absent);
             snapshot.files.extend(others.flatten().map(Arc::new));
@@ -203,6 +207,7 @@ impl<'a> Resolve<'a> {
         // Nobody acts on `after_heal` yet: validation refuses it.
         let FileSpec {
             path,
+            through,
             content: _,
             mode,
             owner,
@@ -264,6 +269,7 @@ impl<'a> Resolve<'a> {
             uid: uid?,
             gid: gid?,
             attributes: attributes?,
+            through: through.as_ref().map(Through::new),
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -276,6 +282,7 @@ impl<'a> Resolve<'a> {
     ) -> Option<Declared> {
         let SymlinkSpec {
             path,
+            through,
             target,
             owner,
             group,
@@ -303,6 +310,7 @@ impl<'a> Resolve<'a> {
             uid: uid?,
             gid: gid?,
             attributes: attributes?,
+            through: through.as_ref().map(Through::new),
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -315,6 +323,7 @@ impl<'a> Resolve<'a> {
     ) -> Option<Declared> {
         let DirectorySpec {
             path,
+            through,
             mode,
             owner,
             group,
@@ -349,6 +358,7 @@ impl<'a> Resolve<'a> {
             uid: uid?,
             gid: gid?,
             attributes: attributes?,
+            through: through.as_ref().map(Through::new),
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -390,6 +400,7 @@ fn declared(
 ) -> Declared {
     Declared {
         path: path.value.clone(),
+        through: None,
         policy: policy.clone(),
         target,
         mode: None,
@@ -403,28 +414,31 @@ fn declared(
     }
 }
 
-/// Tells each exhaustive directory what belongs into it, whichever policy declares that. `files` are sorted by path.
+/// Tells each exhaustive directory what belongs into it, whichever policy declares that: declared paths, by where they really are, and the links on
+/// their ways.
 pub(super) fn belongings(files: &mut [Arc<Declared>]) {
-    for index in 0..files.len() {
-        let (before, rest) = files.split_at_mut(index + 1);
-        let Some(directory) = before.last_mut().and_then(Arc::get_mut) else {
-            continue; // nobody else holds them yet
-        };
+    let is_exhaustive = |file: &Arc<Declared>| matches!(file.target, Target::Directory(Some(_)));
+    if !files.iter().any(is_exhaustive) {
+        return;
+    }
+    let places = places(files).into_iter().map(Path::to_owned);
+    let places: Vec<PathBuf> = places.collect();
+    for directory in files.iter_mut().filter_map(Arc::get_mut) {
+        let real = directory.real().to_owned();
         let Target::Directory(Some(exhaustive)) = &mut directory.target else {
             continue;
         };
-        for file in rest {
-            // What is beneath a path comes right after it.
-            let Ok(beneath) = file.path.strip_prefix(&directory.path) else {
+        // What is beneath a path comes right after it.
+        let beneath = &places[places.partition_point(|place| *place <= real)..];
+        for place in beneath {
+            let Ok(beneath) = place.strip_prefix(&real) else {
                 break;
             };
             let Some(name) = beneath.iter().next() else {
                 continue;
             };
             exhaustive.declared.insert(name.to_owned());
-            exhaustive
-                .declared
-                .insert(temporary_name(&directory.path.join(name)));
+            exhaustive.declared.insert(temporary_name(&real.join(name)));
         }
     }
 }

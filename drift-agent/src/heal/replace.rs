@@ -31,7 +31,7 @@ use crate::{
 
 use super::{
     attribute,
-    execute::{HealError, Healed, directory_for_writing, parent_and_name, set_owner},
+    execute::{HealError, Healed, place, set_owner},
 };
 use crate::observe::{Host, Place};
 
@@ -75,9 +75,8 @@ pub(super) fn replace(
     like: Option<&Stat>,
 ) -> Result<Healed, HealError> {
     let mut healed = Healed::default();
-    let (parent, name) = parent_and_name(&declared.path)?;
-    let dir = directory_for_writing(host, parent, &mut healed.notes)?;
-    let temporary = temporary_name(&declared.path);
+    let (dir, name) = place(host, declared, &mut healed.notes)?;
+    let temporary = temporary_name(declared.real());
     let mut lifted = None;
     let result = stage(&dir, &name, declared, new, like).and_then(|file| {
         lifted = attribute::lift_named(&dir, &name, declared)?;
@@ -111,7 +110,7 @@ pub(super) fn stage(
     new: &New<'_>,
     like: Option<&Stat>,
 ) -> Result<File, HealError> {
-    let temporary = temporary_name(&declared.path);
+    let temporary = temporary_name(declared.real());
     let (mut file, named) = new_file(dir, &temporary)?;
     fill(&mut file, dir, name, declared, new, like)?;
     if !named {

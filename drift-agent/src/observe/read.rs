@@ -1,6 +1,6 @@
 //! The only reader of the host: what stands at a declared path, read once, stably.
 //!
-//! One walk to the parent directory without following links, one open, one read; `statx` of the name before and of the open file after must agree. Nothing
+//! One walk to the parent directory without following links (`way`), one open, one read; `statx` of the name before and of the open file after must agree. Nothing
 //! that stands there can make it hang or run on: FIFOs and devices are never opened, and a file larger than is declared possible is not read at all.
 
 mod hash;
@@ -8,6 +8,7 @@ mod host;
 mod list;
 mod stat;
 pub mod take;
+mod way;
 
 pub use host::Host;
 pub use list::Unexpected;
@@ -53,7 +54,7 @@ const TRIES: usize = 4;
 pub enum Found {
     /// Nothing; or a directory on the way does not exist.
     Absent,
-    /// A symbolic link, or something that is no directory, stands in the way: the path leads elsewhere.
+    /// A symbolic link that is not as declared, or something that is no directory, stands in the way: the path leads elsewhere.
     Relocated,
     /// It is there and cannot be read, and why.
     Unreadable(io::ErrorKind),
@@ -196,7 +197,7 @@ impl<'h> Reader<'h> {
         observed
     }
 
-    /// Looks at paths of one directory, without probes. The way to it is walked once for all of them, and once more afterwards: where it leads elsewhere then, what
+    /// Looks at paths of one directory that no link leads to, without probes. The way to it is walked once for all of them, and once more afterwards: where it leads elsewhere then, what
     /// was seen is not what stands at these paths, and each is looked at by itself.
     pub fn observe_siblings(&mut self, siblings: &[Arc<Declared>]) -> Vec<Look> {
         let together = self.together(siblings, &mut |_| {});
@@ -225,6 +226,9 @@ impl<'h> Reader<'h> {
             [first, _, ..] => first,
             _ => return None, // nothing is gained
         };
+        if siblings.iter().any(|declared| !declared.links().is_empty()) {
+            return None; // each has a way of its own
+        }
         let path = first.path.parent()?;
         let way = |reader: &Self| reader.host.directory(path, OFlags::PATH).ok();
         let parent = way(self)?;
@@ -278,14 +282,13 @@ impl<'h> Reader<'h> {
     }
 
     fn once(&mut self, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
-        let path = &declared.path;
         let mut observed = Observed::nothing();
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        let Some(name) = declared.real().file_name() else {
             // The root directory: validation refuses it as a file's path.
             observed.found = Found::Other(FileType::Directory);
             return observed;
         };
-        let parent = match self.host.directory(parent, OFlags::PATH) {
+        let parent = match self.host.parent(declared, OFlags::PATH) {
             Ok(parent) => parent,
             Err(error) => {
                 observed.found = in_the_way(error);
@@ -295,6 +298,10 @@ impl<'h> Reader<'h> {
         };
         observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
         self.at(parent.as_fd(), name, declared, watch, rekey, &mut observed);
+        // The way must still lead to what was read.
+        if self.host.links_hold(declared).is_err() {
+            observed.found = Found::Unstable;
+        }
         observed
     }
 

@@ -165,10 +165,13 @@ impl Pipeline {
             }
             Some(Object::Name(name)) => {
                 let why = self.named(heard);
-                for (index, above) in &name.paths {
-                    let certain = heard.event.parent_name == *above;
+                // A path through links has several names before this one.
+                for paths in name.paths.chunk_by(|(a, _), (b, _)| a == b) {
+                    let certain = paths
+                        .iter()
+                        .any(|(_, above)| heard.event.parent_name == *above);
                     self.touched(
-                        *index,
+                        paths[0].0,
                         heard,
                         Why {
                             certain,
@@ -268,19 +271,15 @@ impl Pipeline {
         self.queue(index, urgent);
     }
 
-    /// A directory is one again: what is declared beneath it, and was reached by no path or another one, is there or missing now. No time tells that
-    /// apart from before.
+    /// A directory is one again, or a link holds what it must: what is declared beneath it, or through it, and was reached by no path or another one, is there
+    /// or missing now. No time tells that apart from before.
     pub(super) fn reached_again(&mut self, index: usize, cause: Cause) {
-        let files = &self.snapshot.files[index..];
-        let Some((directory, beneath)) = files.split_first() else {
+        let objects = std::sync::Arc::clone(&self.objects);
+        let place = self.snapshot.files[index].real();
+        let Some((_, directory)) = objects.directory_at(place) else {
             return;
         };
-        let is_beneath = |path: &std::path::Path| path.starts_with(&directory.path);
-        let count = beneath
-            .iter()
-            .take_while(|file| is_beneath(&file.path))
-            .count();
-        for index in index + 1..=index + count {
+        for index in directory.below.iter().copied() {
             if self.paths[index].is_relocated() {
                 let why = Why::without_doorbell(cause, "the way to it was put back");
                 self.look_why(index, why, true);

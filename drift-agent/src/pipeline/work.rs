@@ -76,11 +76,11 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
     }
     let mut again = false;
     let mut observed = observe(host, declared, Some(watch), &mut |known| {
-        again |= register.seen(host, slot, &declared.path, known);
+        again |= register.seen(host, slot, declared, known);
     });
     if again {
         observed = observe(host, declared, Some(watch), &mut |known| {
-            register.seen(host, slot, &declared.path, known);
+            register.seen(host, slot, declared, known);
         });
     }
     // Before the comparison, which may take its time.
@@ -196,7 +196,9 @@ impl Pipeline {
             let changed = seen
                 .into_iter()
                 .filter(|(_, declared, stat, is_relocated)| {
-                    *is_relocated || host.stat(&declared.path) != *stat
+                    *is_relocated
+                        || host.links_hold(declared).is_err()
+                        || host.stat(declared.real()) != *stat
                 })
                 .map(|(index, ..)| index)
                 .collect();

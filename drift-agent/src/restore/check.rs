@@ -2,18 +2,28 @@
 //!
 //! Pure.
 
-use std::path::Path;
+use std::{collections::HashMap, path::Path};
 
 use crate::{
     declare::{Declared, Snapshot, Target},
     store::{Change, Directory, Entry, Journal, Over},
 };
 
-/// What one path is to become according to a snapshot.
-fn find<'s>(snapshot: &'s Snapshot, path: &Path) -> Option<&'s Declared> {
-    let files = &snapshot.files;
-    let index = files.binary_search_by(|declared| declared.path.as_path().cmp(path));
-    Some(&files[index.ok()?])
+/// What a snapshot declares, by the places where that really is; and by the declared path, which it is where a link on the way holds something else.
+struct Places<'s>(HashMap<&'s Path, &'s Declared>);
+
+impl<'s> Places<'s> {
+    fn of(snapshot: Option<&'s Snapshot>) -> Self {
+        let files = snapshot.into_iter().flat_map(|snapshot| &snapshot.files);
+        let both = files.flat_map(|declared| {
+            [declared.real(), declared.path.as_path()].map(|path| (path, &**declared))
+        });
+        Self(both.collect())
+    }
+
+    fn find(&self, path: &Path) -> Option<&'s Declared> {
+        self.0.get(path).copied()
+    }
 }
 
 /// `from` and `to`: what the versions declare that the journal comes from and goes to, as far as the folder has them.
@@ -25,26 +35,23 @@ pub(super) fn explains<'j>(
     to: Option<&Snapshot>,
     journal: &'j Journal,
 ) -> Result<(), &'j Path> {
+    let (from, to) = (Places::of(from), Places::of(to));
     for Directory { path } in &journal.directories {
         // Made for something that is declared in it, or itself.
-        let is_way = to.is_some_and(|to| {
-            let mut files = to.files.iter();
-            files.any(|declared| declared.path.starts_with(path))
-        });
-        if !is_way {
+        if !to.0.keys().any(|declared| declared.starts_with(path)) {
             return Err(path);
         }
     }
     for Entry { path, change } in &journal.entries {
-        if !one(from, to, path, change) {
+        if !one(&from, &to, path, change) {
             return Err(path);
         }
     }
     Ok(())
 }
 
-fn one(from: Option<&Snapshot>, to: Option<&Snapshot>, path: &Path, change: &Change) -> bool {
-    let declared = to.and_then(|to| find(to, path));
+fn one(from: &Places<'_>, to: &Places<'_>, path: &Path, change: &Change) -> bool {
+    let declared = to.find(path);
     match change {
         Change::File { digest, over } => declared.is_some_and(|declared| match &declared.target {
             // The text of a file with keys of others is known when it is made: it stands beside the file, where the restorer alone can put it.
@@ -63,13 +70,13 @@ fn one(from: Option<&Snapshot>, to: Option<&Snapshot>, path: &Path, change: &Cha
         Change::Remove => match declared {
             Some(declared) => declared.target == Target::Absent,
             // No version declares it any more, or it is one name too many in a directory that says which may be there.
-            None => from.is_some_and(|from| find(from, path).is_some()) || is_cleared(to, path),
+            None => from.find(path).is_some() || is_cleared(to, path),
         },
     }
 }
 
-fn is_cleared(to: Option<&Snapshot>, path: &Path) -> bool {
-    let directory = path.parent().and_then(|parent| find(to?, parent));
+fn is_cleared(to: &Places<'_>, path: &Path) -> bool {
+    let directory = path.parent().and_then(|parent| to.find(parent));
     match (directory.map(|it| &it.target), path.file_name()) {
         (Some(Target::Directory(Some(exhaustive))), Some(name)) => {
             exhaustive.removes && !exhaustive.allows(name)
@@ -130,7 +137,7 @@ mod tests {
             uid: None,
             gid: None,
         };
-        let declared_mode = find(&to, Path::new("/etc/d")).expect("declared").mode;
+        let declared_mode = to.files[0].mode;
         for (path, change, expected) in [
             ("/etc/f", file(b"new"), true),
             ("/etc/f", file(b"evil"), false),

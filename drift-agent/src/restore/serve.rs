@@ -429,7 +429,7 @@ pub(super) fn digest(declared: &Declared) -> Option<String> {
 fn sweep(host: &Host, snapshot: &Snapshot) {
     for declared in &snapshot.files {
         let path = escape::path(&declared.path);
-        match heal::sweep_leftovers(host, &declared.path) {
+        match heal::sweep_leftovers(host, declared) {
             Ok(true) => log::info!("removed what an interrupted heal had left beside {path}"),
             Ok(false) => {}
             Err(error) => log::warn!("beside {path}: {error}"),

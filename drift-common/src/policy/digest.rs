@@ -6,9 +6,9 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use serde::Serialize;
 
 use super::{
-    Acl, Attributes, Compare, Dependency, DirectorySpec, Environment, Exhaustive, FileSpec,
-    FinalNewline, HardLinks, Mode, OnUnexpected, PolicyVersion, Principal, Redact, Rules, Severity,
-    Spanned, SymlinkSpec, Wanted,
+    AbsentSpec, Acl, Attributes, Compare, Dependency, DirectorySpec, Environment, Exhaustive,
+    FileSpec, FinalNewline, HardLinks, Mode, OnUnexpected, PolicyVersion, Principal, Redact, Rules,
+    Severity, Spanned, SymlinkSpec, Through, Wanted,
     compare::{Absence, Equal, Format, Keys, word},
     render,
 };
@@ -43,9 +43,7 @@ pub fn canonical(version: &PolicyVersion, contents: &[blake3::Hash]) -> String {
     let directories = by_path(&version.directories, |directory| &directory.path).into_iter();
     let symlinks = by_path(&version.symlinks, |link| &link.path).into_iter();
     let form = Version {
-        absent: absent
-            .map(|absent| Path::new(&absent.path, absent.on_drift, absent.severity))
-            .collect(),
+        absent: absent.map(Path::absent).collect(),
         directories: directories.map(Path::directory).collect(),
         symlinks: symlinks.map(Path::symlink).collect(),
         dependencies,
@@ -116,6 +114,8 @@ struct Path<'v> {
     severity: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     target: Option<&'v str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    through: Vec<Link<'v>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     xattrs: BTreeMap<&'v str, Option<String>>,
 }
@@ -131,12 +131,20 @@ impl<'v> Path<'v> {
         }
     }
 
+    fn absent(absent: &'v AbsentSpec) -> Self {
+        Self {
+            through: through(absent.through.as_ref()),
+            ..Self::new(&absent.path, absent.on_drift, absent.severity)
+        }
+    }
+
     fn symlink(link: &'v SymlinkSpec) -> Self {
         Self {
             group: link.group.as_ref().map(id),
             owner: link.owner.as_ref().map(id),
             // Written as a text in the policy.
             target: link.target.to_str(),
+            through: through(link.through.as_ref()),
             selinux: link.attributes.selinux.as_deref(),
             xattrs: xattrs(&link.attributes),
             ..Self::new(&link.path, link.on_drift, link.severity)
@@ -155,6 +163,7 @@ impl<'v> Path<'v> {
                 .map(|flags| flags.names().collect()),
             selinux: directory.attributes.selinux.as_deref(),
             xattrs: xattrs(&directory.attributes),
+            through: through(directory.through.as_ref()),
             exhaustive: exhaustive.map(|_| true),
             group: directory.group.as_ref().map(id),
             ignore: exhaustive.map_or_else(Vec::new, |said| sorted(said.ignore.patterns())),
@@ -219,8 +228,21 @@ struct File<'v> {
     selinux: Option<&'v str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     severity: Option<&'static str>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    through: Vec<Link<'v>>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     xattrs: BTreeMap<&'v str, Option<String>>,
+}
+
+/// A link on the way.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Link<'v> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path: Option<&'v str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    path_bytes: Option<String>,
+    target: Option<&'v str>,
 }
 
 /// A name stays a name: what its id is, is a matter of the node.
@@ -276,6 +298,7 @@ struct Needed<'v> {
 fn file<'v>(spec: &'v FileSpec, digest: &blake3::Hash) -> File<'v> {
     let FileSpec {
         path,
+        through: links,
         content: _,
         mode,
         owner,
@@ -320,7 +343,21 @@ fn file<'v>(spec: &'v FileSpec, digest: &blake3::Hash) -> File<'v> {
         path_bytes: bytes(&path.value),
         redact: (*redact != Redact::default()).then(|| redact.name()),
         severity: (*severity != Severity::default()).then(|| severity.name()),
+        through: through(links.as_ref()),
     }
+}
+
+/// The links by their paths: where they stand on the way follows from that.
+fn through(through: Option<&Through>) -> Vec<Link<'_>> {
+    let mut links: Vec<_> = through.map_or(&[][..], Through::links).iter().collect();
+    links.sort_by(|a, b| a.path.value.as_os_str().cmp(b.path.value.as_os_str()));
+    let links = links.into_iter().map(|link| Link {
+        path: link.path.value.to_str(),
+        path_bytes: bytes(&link.path.value),
+        // Written as a text in the policy.
+        target: link.target.to_str(),
+    });
+    links.collect()
 }
 
 /// The entries with names as they are and ids as numbers; empty where nobody may be named beside those of the mode.

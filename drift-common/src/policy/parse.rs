@@ -8,6 +8,7 @@ mod reload;
 mod requirement;
 mod scalar;
 mod target;
+mod through;
 mod version;
 
 pub use scalar::is_name;

@@ -135,6 +135,7 @@ fn lines(
 fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
     let FileSpec {
         path,
+        through,
         content,
         mode,
         owner,
@@ -156,6 +157,9 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
             "    - pathBytes: {}",
             scalar(&STANDARD.encode(path.value.as_os_str().as_bytes()))
         )?,
+    }
+    if let Some(links) = through {
+        writeln!(f, "      through: {}", flow::through(links))?;
     }
     writeln!(f, "      content:")?;
     match &content.value {

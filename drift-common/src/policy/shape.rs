@@ -223,6 +223,12 @@ const PATH_BYTES: Field = may(
     ANY,
     "Instead of path, its base64: where it is not UTF-8.",
 );
+static A_LINK: Value = Value::Map(&LINK);
+const THROUGH: Field = may(
+    "through",
+    Value::List(&A_LINK),
+    "Links that the way to it may go through. No other may.",
+);
 const ONE_PATH: &[&str] = &["path", "pathBytes"];
 const FILE_MODE: Field = may(
     "mode",
@@ -273,6 +279,7 @@ pub(crate) static FILE: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
+        THROUGH,
         must("content", Value::Map(&CONTENT), "What the file must hold."),
         FILE_MODE,
         OWNER,
@@ -327,6 +334,7 @@ pub(crate) static SYMLINK: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
+        THROUGH,
         must("target", ANY, "Exactly what the link holds."),
         OWNER,
         GROUP,
@@ -334,6 +342,16 @@ pub(crate) static SYMLINK: Shape = Shape {
         SELINUX,
         ON_DRIFT,
         SEVERITY,
+    ],
+    one_of: &[ONE_PATH],
+};
+
+pub(crate) static LINK: Shape = Shape {
+    what: "a mapping with path and target",
+    fields: &[
+        PATH,
+        PATH_BYTES,
+        must("target", ANY, "Exactly what the link holds."),
     ],
     one_of: &[ONE_PATH],
 };
@@ -349,7 +367,7 @@ pub(crate) static XATTR: Shape = Shape {
 
 pub(crate) static NOTHING: Shape = Shape {
     what: "a mapping with path",
-    fields: &[PATH, PATH_BYTES, ON_DRIFT, SEVERITY],
+    fields: &[PATH, PATH_BYTES, THROUGH, ON_DRIFT, SEVERITY],
     one_of: &[ONE_PATH],
 };
 
@@ -358,6 +376,7 @@ pub(crate) static DIRECTORY: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
+        THROUGH,
         FILE_MODE,
         OWNER,
         GROUP,

@@ -13,6 +13,7 @@ mod properties;
 mod sound;
 mod syntax;
 mod targets;
+mod through;
 mod values;
 
 use std::{path::Path, sync::Arc};

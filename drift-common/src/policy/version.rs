@@ -14,6 +14,7 @@ use super::{
     reload::AfterHeal,
     requirement::{Dependency, Environment},
     source::Spanned,
+    through::Through,
 };
 
 /// A declared snapshot of a policy.
@@ -40,6 +41,8 @@ pub struct PolicyVersion {
 pub struct FileSpec {
     /// Absolute, without `.`, `..`, empty components or a closing `/`. Any bytes but NUL.
     pub path: Spanned<PathBuf>,
+    /// `None`: no link may be on its way.
+    pub through: Option<Through>,
     pub content: Spanned<Content>,
     /// Permission bits with setuid, setgid and sticky (07777). `None`: left alone.
     pub mode: Option<u32>,
@@ -64,6 +67,8 @@ pub struct FileSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymlinkSpec {
     pub path: Spanned<PathBuf>,
+    /// `None`: no link may be on its way.
+    pub through: Option<Through>,
     /// Exactly what the link holds. Nothing is said of what is there.
     pub target: PathBuf,
     /// `None`: left alone.
@@ -80,6 +85,8 @@ pub struct SymlinkSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbsentSpec {
     pub path: Spanned<PathBuf>,
+    /// `None`: no link may be on its way.
+    pub through: Option<Through>,
     pub on_drift: Option<Mode>,
     pub severity: Severity,
 }
@@ -88,6 +95,8 @@ pub struct AbsentSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectorySpec {
     pub path: Spanned<PathBuf>,
+    /// `None`: no link may be on its way.
+    pub through: Option<Through>,
     /// As of a file.
     pub mode: Option<u32>,
     /// `None`: left alone.

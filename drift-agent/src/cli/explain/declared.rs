@@ -174,6 +174,11 @@ fn text(
     );
     say("", &told(&declared_side(declared), names));
     say("on disk", &told(&observed_side(observed), names));
+    for (index, link) in declared.links().iter().enumerate() {
+        let what = if index == 0 { "through" } else { "" };
+        let [path, target] = [&*link.path, Path::new(&link.target)].map(shown);
+        say(what, &format!("{path}, which must hold {target}"));
+    }
     for (what, words) in rules(declared) {
         say(what, &words);
     }

@@ -13,7 +13,7 @@ use drift_common::policy::{Acl, FileCapabilities};
 use super::{HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVERITIES};
 use crate::declare::{
     ActivePolicy, Attribute, Attributes, Backoff, Content, Declared, Exhaustive, Expect, Fight,
-    Flags, Guard, Position, Snapshot, Target, Terms,
+    Flags, Guard, Link, Position, Snapshot, Target, Terms, Through,
 };
 
 /// Writes values one after the other.
@@ -149,6 +149,7 @@ impl Out<'_> {
     ) -> io::Result<()> {
         let Declared {
             path,
+            through,
             policy,
             target,
             mode,
@@ -160,6 +161,15 @@ impl Out<'_> {
             at,
         } = declared;
         self.path(path)?;
+        self.option(through.as_ref(), |out, through| {
+            let Through { links, real } = through;
+            out.number(links.len())?;
+            for Link { path, target } in links {
+                out.path(path)?;
+                out.path(Path::new(target))?;
+            }
+            out.path(real)
+        })?;
         let policy = policies.iter().position(|one| Arc::ptr_eq(one, policy));
         self.number(policy.unwrap_or(usize::MAX))?;
         for id in [mode, uid, gid] {

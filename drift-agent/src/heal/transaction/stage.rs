@@ -17,7 +17,7 @@ use crate::{
     declare::{Content, Declared, Target},
     heal::{
         attribute,
-        execute::{HealError, directory_for_writing, parent_and_name, unreachable_parent},
+        execute::{HealError, directory_for_writing, split, unreachable_parent},
         other,
         replace::{self, New, temporary_name},
     },
@@ -126,7 +126,7 @@ pub(super) fn all(
             path: path.to_owned(),
             source,
         };
-        let (parent, name) = parent_and_name(path).map_err(failed)?;
+        let (parent, name) = split(path).map_err(failed)?;
         if removes(step).is_some() {
             if let Ok(dir) = host.directory(parent, OFlags::RDONLY) {
                 changeable(&dir, &name, None).map_err(failed)?;
@@ -256,7 +256,7 @@ pub(super) fn drop_all(host: &Host, journal: &Journal) -> Result<(), HealError> 
             Change::File { .. } | Change::Link | Change::Directory => {}
             Change::Attributes { .. } | Change::Remove => continue,
         }
-        let (parent, _) = parent_and_name(path)?;
+        let (parent, _) = split(path)?;
         let dir = match host.directory(parent, OFlags::RDONLY) {
             Ok(dir) => dir,
             // It never came to that, or nothing is left of it.
@@ -270,7 +270,7 @@ pub(super) fn drop_all(host: &Host, journal: &Journal) -> Result<(), HealError> 
         }
     }
     for directory in journal.directories.iter().rev() {
-        let (parent, name) = parent_and_name(&directory.path)?;
+        let (parent, name) = split(&directory.path)?;
         let Ok(dir) = host.directory(parent, OFlags::RDONLY) else {
             continue;
         };

@@ -9,7 +9,7 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use semver::Version;
 
-use super::{attribute, compare, content, reload, requirement, scalar, target};
+use super::{attribute, compare, content, reload, requirement, scalar, target, through::through};
 use crate::{
     escape,
     policy::{
@@ -102,6 +102,7 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
 fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
     let mut fields = decoder.shaped(cursor, &shape::FILE)?;
     let path = declared_path(decoder, &mut fields);
+    let through = through(decoder, &mut fields, path.as_ref());
     let content = fields.required(decoder, "content", |decoder, cursor| {
         content::content(decoder, cursor.private())
     });
@@ -136,6 +137,7 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
         compare: compare.unwrap_or_else(|| decoder.spanned(cursor, Compare::Exact)),
         after_heal: after_heal.unwrap_or_default(),
         path: path?,
+        through,
         content: content?,
         mode,
         owner,
