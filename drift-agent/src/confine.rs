@@ -66,6 +66,12 @@ pub fn detector(state: &Path, has_probes: bool, sees_trusted: bool) -> Confined 
     } else {
         fence::detector(state)
     };
+    if has_probes && confined.landlock.is_ok() {
+        confined.lacks.push(
+            "the detecting process cannot become another user, so Landlock keeps it from writing, and records name who made a change without the executable"
+                .to_owned(),
+        );
+    }
     if let (false, Err(why)) = (other_user, &confined.landlock) {
         let user = confined.user;
         confined.lacks.push(format!(

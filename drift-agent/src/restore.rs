@@ -17,7 +17,7 @@ mod serve;
 mod vouch;
 mod wire;
 
-pub use client::{Asked, Restorer};
+pub use client::{Asked, Restorer, Turn};
 pub use process::{hold, main};
 pub use wire::{Answer, Heal, Held, Kind, Recovered, Request, request};
 

@@ -546,7 +546,7 @@ fn a_restorer_that_is_killed_is_followed_by_another() -> Result<()> {
         before = after;
     }
     ensure!(
-        agent.errors().contains("has ended (signal: 9 (SIGKILL)): another one is started"),
+        agent.errors().contains("has ended (signal: 9 (SIGKILL)): another one is started when something is to be put back"),
         "{}",
         agent.errors()
     );

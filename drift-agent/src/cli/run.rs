@@ -168,7 +168,7 @@ fn start(settings: Settings) -> Result<()> {
         Err(rejected) => (last_good(&store, &settings, &rejected)?, Some(rejected)),
     };
     // What is staged still is not left over.
-    restorer.declare(&snapshot);
+    restorer.declare(restorer.turn(), &snapshot);
     if recovered && restorer.asked() != Asked::NotNeeded {
         restorer.sweep();
     }
@@ -280,7 +280,7 @@ fn look(restorer: &Restorer, store: &Store, settings: &Settings) -> (Result<Snap
     };
     let moves = switch::moved(&before, snapshot);
     let versions = switch::shown(&moves);
-    restorer.declare(&before);
+    restorer.declare(restorer.turn(), &before);
     match restorer.switch(None, store, snapshot, &moves, store.holding()) {
         Ok(switched) => {
             let came = switched.sentence();

@@ -174,7 +174,8 @@ impl Pipeline {
     /// The restorer has what is declared before it is asked to put it back: reading the policies takes it as long as it has taken here.
     pub(super) fn tell_restorer(&self) {
         let (restorer, snapshot) = (Arc::clone(&self.restorer), Arc::clone(&self.snapshot));
-        tokio::task::spawn_blocking(move || restorer.declare(&snapshot));
+        let turn = restorer.turn();
+        tokio::task::spawn_blocking(move || restorer.declare(turn, &snapshot));
     }
 
     /// Compares times and sizes of everything that is not being looked at with what was last seen.

@@ -5,7 +5,7 @@ use std::{
     fmt, io,
     os::{fd::OwnedFd, unix::net::UnixStream},
     process::Child,
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -17,7 +17,7 @@ use rustix::{
 
 use super::{
     channel, held,
-    keeper::{DONE, FAILED, READY, START, STARTED, UNREADY},
+    keeper::{ENDED, FAILED, READY, START, STARTED, UNREADY},
     process::{Role, Settings, command},
     seal,
     serve::digest,
@@ -42,9 +42,24 @@ const MOST_REASONS: usize = 256;
 /// Who puts back.
 pub struct Restorer {
     inner: Mutex<Inner>,
+    /// Where the ready file is asked for.
+    ready: Option<Mutex<OwnedFd>>,
     /// What was answered last to who asks how the node is: he does not wait.
     last: Mutex<Asked>,
+    turns: Mutex<Turns>,
+    more: Condvar,
 }
+
+/// Declarations that were begun, and how far they are.
+#[derive(Debug, Default)]
+struct Turns {
+    begun: u64,
+    done: u64,
+}
+
+/// The place of a declaration among others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn(u64);
 
 /// As whoever asks how the node is wants to know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,9 +77,10 @@ struct Inner {
     keeper: Result<Keeper, String>,
     at_work: Option<AtWork>,
     /// How many there have been.
-    turn: u64,
+    count: u64,
+    /// Since the last one has ended.
     is_asked_for: bool,
-    /// Why there was none when one was last looked for.
+    /// Why there is none.
     why: Option<String>,
     /// What is declared.
     wanted: Option<(Vec<Held>, String)>,
@@ -78,13 +94,29 @@ struct Keeper {
 /// A restorer that has begun.
 struct AtWork {
     pid: u32,
-    recovered: Recovered,
+    /// `None`: it was not asked yet.
+    recovered: Option<Recovered>,
     /// Takes connections.
     socket: OwnedFd,
     /// Those that nobody uses.
     free: Vec<UnixStream>,
     /// The digest of what it has been told is declared.
     declared: Option<String>,
+}
+
+/// Why nothing was asked.
+struct Unable {
+    reason: &'static str,
+    message: String,
+}
+
+impl Unable {
+    fn gone(message: impl Into<String>) -> Self {
+        Self {
+            reason: NONE,
+            message: message.into(),
+        }
+    }
 }
 
 impl fmt::Debug for Restorer {
@@ -103,21 +135,28 @@ impl Restorer {
             mode: settings.mode,
             ready_file: settings.ready_file.clone(),
         };
-        let keeper = Keeper::start(&settings).map_err(|error| {
-            let why = format!("the process that starts the restorer cannot be started ({error})");
-            eprintln!("degraded: nothing can be put back: {why}.");
-            why
-        });
+        let (keeper, ready) = match Keeper::start(&settings) {
+            Ok((keeper, ready)) => (Ok(keeper), Some(Mutex::new(ready))),
+            Err(error) => {
+                let why =
+                    format!("the process that starts the restorer cannot be started ({error})");
+                eprintln!("degraded: nothing can be put back: {why}.");
+                (Err(why), None)
+            }
+        };
         Self {
             inner: Mutex::new(Inner {
                 keeper,
                 at_work: None,
-                turn: 0,
+                count: 0,
                 is_asked_for: false,
                 why: None,
                 wanted: None,
             }),
+            ready,
             last: Mutex::new(Asked::NotNeeded),
+            turns: Mutex::default(),
+            more: Condvar::new(),
         }
     }
 
@@ -126,32 +165,63 @@ impl Restorer {
     /// # Errors
     /// There is no restorer; a sentence.
     pub fn recovered(&self) -> Result<Recovered, String> {
-        match self.ask(&Request::Recovered)? {
-            Answer::Recovered(recovered) => Ok(recovered),
-            other => Err(unexpected(&other)),
+        match self.ask(&Request::Recovered) {
+            Ok(Answer::Recovered(recovered)) => Ok(recovered),
+            Ok(other) => Err(unexpected(&other)),
+            Err(unable) => Err(unable.message),
         }
     }
 
+    /// A declaration begins, for [`Self::declare`]: nothing is put back before it has come to its end.
+    pub fn turn(&self) -> Turn {
+        let mut turns = self.turns();
+        turns.begun += 1;
+        Turn(turns.begun)
+    }
+
     /// What is declared from now on. A restorer is started where something may have to be put back. Blocking, where there is one.
-    pub fn declare(&self, snapshot: &Snapshot) {
+    pub fn declare(&self, turn: Turn, snapshot: &Snapshot) {
         let heals = snapshot
             .files
             .iter()
             .any(|declared| declared.on_drift == Mode::Heal);
+        let wanted = (held(snapshot), seal(snapshot));
         let mut inner = self.inner();
-        inner.wanted = Some((held(snapshot), seal(snapshot)));
-        if !heals && inner.at_work.is_none() {
-            return;
+        // One that was begun later may have been faster.
+        if self.turns().done < turn.0 {
+            inner.wanted = Some(wanted);
+            if (heals || inner.at_work.is_some())
+                && let Err(unable) = inner.ready()
+            {
+                // Whoever asks for something to be put back is told again.
+                log::warn!("nothing can be put back: {}", unable.message);
+            }
+            let mut turns = self.turns();
+            turns.done = turns.done.max(turn.0);
         }
-        // What it says of it is said again to who asks for something to be put back.
-        if let Err(why) = inner.ready() {
-            log::warn!("nothing can be put back: {why}");
-        }
+        drop(inner);
+        self.more.notify_all();
+    }
+
+    /// Waits for declarations that have begun.
+    fn declared(&self) {
+        let turns = self.turns();
+        let begun = turns.begun;
+        let waiting = self
+            .more
+            .wait_timeout_while(turns, PATIENCE, |turns| turns.done < begun);
+        // Without it the answer is that of something else declared: said by who asks.
+        drop(waiting);
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What an interrupted heal has left beside declared paths goes.
     pub fn sweep(&self) {
-        if let Err(why) = self.ask(&Request::Sweep) {
+        if let Err(unable) = self.ask(&Request::Sweep) {
+            let why = unable.message;
             log::warn!("what an interrupted heal may have left is not looked for: {why}");
         }
     }
@@ -180,7 +250,7 @@ impl Restorer {
                 reason, message, ..
             }) => Err(failed(known(&reason), message)),
             Ok(other) => Err(failed(NONE, unexpected(&other))),
-            Err(why) => Err(failed(NONE, why)),
+            Err(unable) => Err(failed(unable.reason, unable.message)),
         }
     }
 
@@ -234,7 +304,7 @@ impl Restorer {
                 kind,
             }) => Err(failed(known(&reason), message, kind == Kind::Tried)),
             Ok(other) => Err(failed(NONE, unexpected(&other), false)),
-            Err(why) => Err(failed(NONE, why, false)),
+            Err(unable) => Err(failed(unable.reason, unable.message, false)),
         }
     }
 
@@ -243,16 +313,18 @@ impl Restorer {
     /// # Errors
     /// It cannot be made, or removed.
     pub fn ready_file(&self, is_ready: bool) -> io::Result<()> {
-        let mut inner = self.inner();
+        let ready = self.ready.as_ref();
+        let ready = ready.ok_or_else(|| io::Error::other("nobody is there to make it"))?;
+        let socket = ready.lock().unwrap_or_else(PoisonError::into_inner);
         let said = if is_ready { READY } else { UNREADY };
-        channel::send(&inner.keeper()?.socket, &[said], None)?;
-        let end = Instant::now() + SOON;
-        loop {
-            match inner.hear(end)? {
-                Some(0) => return Ok(()),
-                Some(error) => return Err(io::Error::from_raw_os_error(error)),
-                None => {}
-            }
+        channel::send(&*socket, &[said], None)?;
+        wait(&socket, Instant::now() + SOON)?;
+        let error = channel::receive(&*socket)?
+            .and_then(|(message, _)| message.try_into().ok().map(i32::from_le_bytes));
+        match error {
+            Some(0) => Ok(()),
+            Some(error) => Err(io::Error::from_raw_os_error(error)),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
         }
     }
 
@@ -260,7 +332,9 @@ impl Restorer {
     #[must_use]
     pub fn asked(&self) -> Asked {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Ok(inner) = self.inner.try_lock() {
+        if let Ok(mut inner) = self.inner.try_lock() {
+            // What the keeper has said meanwhile.
+            while inner.hear(Instant::now()).is_ok() {}
             *last = match (&inner.keeper, &inner.at_work, &inner.why) {
                 (Err(why), ..) | (Ok(_), None, Some(why)) => Asked::Gone(why.clone()),
                 (Ok(_), Some(at_work), _) => Asked::AtWork(at_work.pid),
@@ -272,7 +346,10 @@ impl Restorer {
 
     /// The end: what is under way there comes to its end, and nothing is left of it.
     pub fn end(&self) {
-        let mut inner = self.inner();
+        // Somebody still waits for one to begin: it ends with this process.
+        let Ok(mut inner) = self.inner.try_lock() else {
+            return;
+        };
         inner.at_work = None;
         let keeper = std::mem::replace(&mut inner.keeper, Err("the agent is ending".to_owned()));
         let Ok(Keeper { mut child, socket }) = keeper else {
@@ -290,91 +367,95 @@ impl Restorer {
     }
 
     /// As [`Self::ask`], of one that has what is declared.
-    fn ask_declared(&self, watch: Option<&Watch>, request: &Request) -> Result<Answer, String> {
-        for is_last in [false, true] {
+    fn ask_declared(&self, watch: Option<&Watch>, request: &Request) -> Result<Answer, Unable> {
+        self.declared();
+        let mut is_last = false;
+        loop {
+            let tgid = self.inner().ready()?;
+            if let Some(watch) = watch
+                && let Err(error) = watch.restorer(tgid)
             {
-                let mut inner = self.inner();
-                inner.ready()?;
-                if let (Some(watch), Some(at_work)) = (watch, &inner.at_work)
-                    && let Err(error) = watch.restorer(at_work.recovered.tgid)
-                {
-                    log::warn!("what the restorer does will be looked at as if somebody else did it: {error}");
-                }
+                log::warn!(
+                    "what the restorer does will be looked at as if somebody else did it: {error}"
+                );
             }
             let answer = self.ask(request)?;
-            match &answer {
-                Answer::Failed {
-                    kind: Kind::Stale, ..
-                } if !is_last => {
-                    if let Some(at_work) = &mut self.inner().at_work {
-                        at_work.declared = None;
-                    }
-                }
-                _ => return Ok(answer),
+            let is_stale = matches!(&answer, Answer::Failed { kind: Kind::Stale, .. });
+            if is_last || !is_stale {
+                return Ok(answer);
+            }
+            is_last = true;
+            if let Some(at_work) = &mut self.inner().at_work {
+                at_work.declared = None;
             }
         }
-        Err("the restorer has not what is declared".to_owned())
     }
 
     /// One question, one answer. Asked again of the next restorer, where one ends meanwhile: each can be done twice without harm.
-    fn ask(&self, request: &Request) -> Result<Answer, String> {
+    fn ask(&self, request: &Request) -> Result<Answer, Unable> {
         let mut why = String::new();
-        for _ in 0..3 {
-            let (mut connection, turn) = self.inner().connection()?;
-            match exchange(&mut connection, request) {
-                Ok(answer) => {
-                    let mut inner = self.inner();
-                    if inner.turn == turn
-                        && let Some(at_work) = &mut inner.at_work
-                    {
-                        at_work.free.push(connection);
-                    }
-                    return Ok(answer);
-                }
-                Err(error) => {
-                    why = format!("the restorer has ended before it answered ({error})");
-                    let mut inner = self.inner();
-                    if inner.turn == turn {
-                        inner.at_work = None;
-                        inner.why = Some(why.clone());
-                    }
+        for _ in 0..TRIES {
+            let (mut connection, count) = {
+                let mut inner = self.inner();
+                // What a restorer is asked that has taken the place of another.
+                inner.ready()?;
+                inner.connection()?
+            };
+            let answer = exchange(&mut connection, request);
+            let mut inner = self.inner();
+            if inner.count == count {
+                match (&answer, &mut inner.at_work) {
+                    (Ok(_), Some(at_work)) => at_work.free.push(connection),
+                    (Ok(_), None) => {}
+                    (Err(error), _) => inner.lost(error),
                 }
             }
+            match answer {
+                Ok(answer) => return Ok(answer),
+                Err(error) => why = format!("the restorer has ended before it answered ({error})"),
+            }
         }
-        Err(why)
+        Err(Unable::gone(why))
     }
 }
+
+/// Restorers that are asked the same, one after the other.
+const TRIES: u32 = 3;
 
 /// Of what comes back without a restorer.
 const NONE: &str = "no-restorer";
 
 impl Keeper {
-    fn start(settings: &Settings) -> io::Result<Self> {
+    /// And the socket on which the ready file is asked for.
+    fn start(settings: &Settings) -> io::Result<(Self, OwnedFd)> {
         let (ours, theirs) = channel::messages()?;
-        Ok(Self {
-            child: command(Role::Keeper, settings, theirs)?.spawn()?,
+        let (ready, asked) = channel::messages()?;
+        let mut command = command(Role::Keeper, settings, theirs)?;
+        let keeper = Self {
+            child: command.stdout(asked).spawn()?,
             socket: ours,
-        })
+        };
+        Ok((keeper, ready))
     }
 }
 
 impl Inner {
-    fn keeper(&self) -> io::Result<&Keeper> {
-        self.keeper
-            .as_ref()
-            .map_err(|why| io::Error::other(why.clone()))
-    }
-
-    /// There is one, and it has what is declared.
-    fn ready(&mut self) -> Result<(), String> {
-        for _ in 0..3 {
-            self.begun()?;
-            let (Some((holds, seal)), Some(at_work)) = (self.wanted.clone(), &mut self.at_work)
-            else {
-                return Ok(());
+    /// There is one, and it has what is declared. Its thread group, in the initial pid name space.
+    fn ready(&mut self) -> Result<u32, Unable> {
+        for _ in 0..TRIES {
+            let tgid = match self.begun() {
+                Ok(tgid) => tgid,
+                Err(Some(unable)) => return Err(unable),
+                Err(None) => continue,
+            };
+            let Some((holds, seal)) = self.wanted.clone() else {
+                return Ok(tgid);
+            };
+            let Some(at_work) = &mut self.at_work else {
+                continue;
             };
             if at_work.declared.as_ref() == Some(&seal) {
-                return Ok(());
+                return Ok(tgid);
             }
             let request = Request::Declare {
                 holds,
@@ -383,59 +464,83 @@ impl Inner {
             match at_work.ask(&request) {
                 Ok(Answer::Declared) => {
                     at_work.declared = Some(seal);
-                    return Ok(());
+                    return Ok(tgid);
                 }
-                Ok(Answer::Failed { message, .. }) => return Err(message),
-                Ok(other) => return Err(unexpected(&other)),
+                Ok(Answer::Failed {
+                    reason, message, ..
+                }) => {
+                    return Err(Unable {
+                        reason: known(&reason),
+                        message,
+                    });
+                }
+                Ok(other) => return Err(Unable::gone(unexpected(&other))),
                 Err(error) => self.lost(&error),
             }
         }
-        Err(self.why.clone().unwrap_or_default())
+        Err(Unable::gone(self.why.clone().unwrap_or_default()))
     }
 
-    fn connection(&mut self) -> Result<(UnixStream, u64), String> {
-        for _ in 0..3 {
-            self.begun()?;
-            let turn = self.turn;
-            let connection = self.at_work.as_mut().map(AtWork::connection);
-            match connection {
-                Some(Ok(connection)) => return Ok((connection, turn)),
-                Some(Err(error)) => self.lost(&error),
-                None => {}
-            }
-        }
-        Err(self.why.clone().unwrap_or_default())
+    fn connection(&mut self) -> Result<(UnixStream, u64), Unable> {
+        let connection = match &mut self.at_work {
+            Some(at_work) => at_work.connection(),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        connection
+            .map(|connection| (connection, self.count))
+            .map_err(|error| {
+                self.lost(&error);
+                Unable::gone(self.why.clone().unwrap_or_default())
+            })
     }
 
     fn lost(&mut self, error: &io::Error) {
         self.at_work = None;
+        self.is_asked_for = false;
         self.why = Some(format!("the restorer has ended ({error})"));
     }
 
-    /// There is one.
-    fn begun(&mut self) -> Result<(), String> {
+    /// There is one, and it has said what it has found: its thread group. `Err(None)`: it has ended meanwhile.
+    fn begun(&mut self) -> Result<u32, Option<Unable>> {
         let end = Instant::now() + PATIENCE;
-        // One that has begun after the last has ended may have said so.
         while self.at_work.is_none() {
             if !self.is_asked_for {
-                let asked = self
-                    .keeper()
-                    .and_then(|keeper| channel::send(&keeper.socket, &[START], None));
-                asked.map_err(|error| error.to_string())?;
-                self.is_asked_for = true;
+                self.start().map_err(|error| Some(Unable::gone(error.to_string())))?;
             }
             if let Err(error) = self.hear(end) {
                 let why = self.why.take();
                 let why = why.unwrap_or_else(|| format!("the restorer has not begun ({error})"));
                 self.why = Some(why.clone());
-                return Err(why);
+                return Err(Some(Unable::gone(why)));
             }
         }
+        let is_next = self.count > 1;
+        let Some(at_work) = &mut self.at_work else {
+            return Err(None);
+        };
+        match at_work.greet(is_next) {
+            Ok(tgid) => Ok(tgid),
+            Err(error) => {
+                self.lost(&error);
+                Err(None)
+            }
+        }
+    }
+
+    fn start(&mut self) -> io::Result<()> {
+        channel::send(&self.keeper()?.socket, &[START], None)?;
+        self.is_asked_for = true;
         Ok(())
     }
 
-    /// One message of the keeper. `Some`: an error number, 0 for none, of what was to be done for the ready file.
-    fn hear(&mut self, end: Instant) -> io::Result<Option<i32>> {
+    fn keeper(&self) -> io::Result<&Keeper> {
+        self.keeper
+            .as_ref()
+            .map_err(|why| io::Error::other(why.clone()))
+    }
+
+    /// One message of the keeper.
+    fn hear(&mut self, end: Instant) -> io::Result<()> {
         let socket = &self.keeper()?.socket;
         wait(socket, end)?;
         let Some((message, descriptor)) = channel::receive(socket)? else {
@@ -447,57 +552,57 @@ impl Inner {
         let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
         match (message.split_first(), descriptor) {
             (Some((&STARTED, pid)), Some(socket)) => {
-                self.turn += 1;
-                match AtWork::greet(number(pid), socket) {
-                    Ok(at_work) => {
-                        if self.turn > 1 {
-                            at_work.say();
-                        }
-                        self.at_work = Some(at_work);
-                        self.why = None;
-                    }
-                    Err(error) => self.lost(&error),
+                self.count += 1;
+                self.why = None;
+                self.at_work = Some(AtWork {
+                    pid: number(pid),
+                    recovered: None,
+                    socket,
+                    free: Vec::new(),
+                    declared: None,
+                });
+            }
+            (Some((&ENDED, pid)), _) => {
+                if self.at_work.as_ref().is_some_and(|it| it.pid == number(pid)) {
+                    self.lost(&io::ErrorKind::UnexpectedEof.into());
                 }
-                Ok(None)
             }
             (Some((&FAILED, why)), _) => {
-                self.why = Some(escape::printable(&String::from_utf8_lossy(why)).into_owned());
-                Ok(None)
+                self.is_asked_for = false;
+                let why = escape::printable(&String::from_utf8_lossy(why)).into_owned();
+                self.why = Some(why.clone());
+                return Err(io::Error::other(why));
             }
-            (Some((&DONE, error)), _) => Ok(Some(number(error).cast_signed())),
-            _ => Ok(None),
+            _ => {}
         }
+        Ok(())
     }
 }
 
 impl AtWork {
-    /// A restorer has begun: what has it found?
-    fn greet(pid: u32, socket: OwnedFd) -> io::Result<Self> {
-        let mut at_work = Self {
-            pid,
-            recovered: Recovered::default(),
-            socket,
-            free: Vec::new(),
-            declared: None,
-        };
-        match at_work.ask(&Request::Recovered)? {
-            Answer::Recovered(recovered) => at_work.recovered = recovered,
-            other => return Err(io::Error::other(unexpected(&other))),
+    /// A restorer has begun: what has it found? Its thread group. `is_next`: it has taken the place of another, and nobody asks for that but this.
+    fn greet(&mut self, is_next: bool) -> io::Result<u32> {
+        if let Some(recovered) = &self.recovered {
+            return Ok(recovered.tgid);
         }
-        Ok(at_work)
-    }
-
-    /// What one has found that has taken the place of another.
-    fn say(&self) {
+        let recovered = match self.ask(&Request::Recovered)? {
+            Answer::Recovered(recovered) => recovered,
+            other => return Err(io::Error::other(unexpected(&other))),
+        };
         let Recovered {
-            tgid: _,
+            tgid,
             notes,
             left,
             failed,
-        } = &self.recovered;
-        for each in notes.iter().chain(left).chain(failed) {
-            eprintln!("degraded: after the end of the restorer: {each}.");
+        } = &recovered;
+        if is_next {
+            for each in notes.iter().chain(left).chain(failed) {
+                eprintln!("degraded: after the end of the restorer: {each}.");
+            }
         }
+        let tgid = *tgid;
+        self.recovered = Some(recovered);
+        Ok(tgid)
     }
 
     fn connection(&mut self) -> io::Result<UnixStream> {

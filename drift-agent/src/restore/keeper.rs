@@ -12,7 +12,7 @@ use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fd::AsFd,
     io::Errno,
-    process::{Pid, PidfdFlags, pidfd_open},
+    process::{Pid, PidfdFlags, getppid, pidfd_open},
 };
 
 use super::{
@@ -30,10 +30,10 @@ pub(super) const UNREADY: u8 = b'U';
 
 /// What the keeper says: a restorer has begun; its number, and its socket, with it.
 pub(super) const STARTED: u8 = b'W';
+/// It has ended; its number with it.
+pub(super) const ENDED: u8 = b'E';
 /// None can be started; a sentence with it.
 pub(super) const FAILED: u8 = b'F';
-/// The ready file is as it should be, or an error number with it.
-pub(super) const DONE: u8 = b'D';
 
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LAST_PAUSE: Duration = Duration::from_secs(30);
@@ -45,10 +45,13 @@ const FAREWELL: Duration = Duration::from_secs(8);
 struct Keeper<'s> {
     settings: &'s Settings,
     detector: OwnedFd,
+    /// Where the ready file is asked for.
+    ready: OwnedFd,
     at_work: Option<AtWork>,
-    /// Whether one was asked for, ever.
-    wanted: bool,
+    /// When one is started that was asked for.
     due: Option<Instant>,
+    /// None is started before.
+    not_before: Instant,
     pause: Duration,
 }
 
@@ -59,16 +62,17 @@ struct AtWork {
 }
 
 /// Until the detector has gone.
-pub(super) fn keep(detector: OwnedFd, settings: &Settings) -> Result<()> {
+pub(super) fn keep(detector: OwnedFd, ready: OwnedFd, settings: &Settings) -> Result<()> {
     for lack in confine::keeper().lacks {
         eprintln!("degraded: {lack}.");
     }
     let mut keeper = Keeper {
         settings,
         detector,
+        ready,
         at_work: None,
-        wanted: false,
         due: None,
+        not_before: Instant::now(),
         pause: FIRST_PAUSE,
     };
     while keeper.turn()? {}
@@ -77,88 +81,99 @@ pub(super) fn keep(detector: OwnedFd, settings: &Settings) -> Result<()> {
 
 impl Keeper<'_> {
     /// Waits for what happens next. False: the detector has gone.
-    fn turn(&mut self) -> io::Result<bool> {
-        let (said, ended) = self.wait(self.due.map(|due| due.saturating_duration_since(Instant::now())))?;
+    fn turn(&mut self) -> Result<bool> {
+        let now = Instant::now();
+        let most = self.due.map(|due| due.saturating_duration_since(now));
+        let [said, asked, ended] = self.wait(most)?;
         if ended {
             self.ended()?;
+        }
+        if asked {
+            self.file()?;
         }
         if said {
             match channel::receive(&self.detector)? {
                 None => return Ok(false),
-                Some((message, _)) => self.hear(&message)?,
+                Some((message, _)) if message == [START] && self.at_work.is_none() => {
+                    self.due = Some(self.not_before);
+                }
+                Some(_) => {} // there is one, or nothing that the detector ever says
             }
         }
         if self.due.is_some_and(|due| due <= Instant::now()) {
             self.due = None;
-            self.start()?;
+            self.start();
         }
         Ok(true)
     }
 
-    /// Whether the detector has said something, and whether the restorer has ended.
-    fn wait(&self, most: Option<Duration>) -> io::Result<(bool, bool)> {
+    /// Whether the detector has said something, whether it has asked for the ready file, and whether the restorer has ended.
+    fn wait(&self, most: Option<Duration>) -> io::Result<[bool; 3]> {
         let most = most.map(|most| Timespec {
             tv_sec: i64::try_from(most.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: most.subsec_nanos().into(),
         });
-        let mut sources = vec![PollFd::new(&self.detector, PollFlags::IN)];
+        let mut sources = vec![
+            PollFd::new(&self.detector, PollFlags::IN),
+            PollFd::new(&self.ready, PollFlags::IN),
+        ];
         if let Some(at_work) = &self.at_work {
             sources.push(PollFd::new(&at_work.ends, PollFlags::IN));
         }
         match poll(&mut sources, most.as_ref()) {
-            Err(Errno::INTR) => return Ok((false, false)),
+            Err(Errno::INTR) => return Ok([false; 3]),
             other => other?,
         };
         let happened = |source: Option<&PollFd<'_>>| {
             source.is_some_and(|source| !source.revents().is_empty())
         };
-        Ok((happened(sources.first()), happened(sources.get(1))))
+        Ok([0, 1, 2].map(|index| happened(sources.get(index))))
     }
 
-    fn hear(&mut self, message: &[u8]) -> io::Result<()> {
-        match message {
-            [START] => {
-                self.wanted = true;
-                if self.at_work.is_none() && self.due.is_none() {
-                    self.start()?;
-                }
-                Ok(())
+    /// The ready file is to be made, or removed. The answer is an error number, 0 for none.
+    fn file(&self) -> io::Result<()> {
+        let Some((message, _)) = channel::receive(&self.ready)? else {
+            // The other socket says so, too.
+            return Ok(());
+        };
+        let done = match (&self.settings.ready_file, message.as_slice()) {
+            (Some(path), [READY]) => {
+                let detector = getppid().map_or(0, Pid::as_raw_pid);
+                fs::write(path, format!("{detector}\n"))
             }
-            [READY] => self.ready(|path| {
-                fs::write(path, format!("{}\n", rustix::process::getppid().map_or(0, Pid::as_raw_pid)))
-            }),
-            [UNREADY] => self.ready(|path| match fs::remove_file(path) {
+            (Some(path), [UNREADY]) => match fs::remove_file(path) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
                 other => other,
-            }),
-            _ => Ok(()), // nothing that the detector ever says
+            },
+            _ => Ok(()),
+        };
+        let error = done
+            .err()
+            .map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
+        self.say(&self.ready, &error.to_le_bytes(), None);
+        Ok(())
+    }
+
+    /// A detector that does not listen hears it from the end of a socket.
+    fn say(&self, to: &OwnedFd, message: &[u8], descriptor: Option<&OwnedFd>) {
+        if let Err(error) = channel::send(to, message, descriptor.map(AsFd::as_fd)) {
+            log::debug!("the detecting process does not listen: {error}");
         }
     }
 
-    fn ready(&self, make: impl FnOnce(&std::path::Path) -> io::Result<()>) -> io::Result<()> {
-        let result = match &self.settings.ready_file {
-            Some(path) => make(path),
-            None => Ok(()),
-        };
-        let error = result.err().map_or(0, |error| error.raw_os_error().unwrap_or(libc::EIO));
-        let mut message = vec![DONE];
-        message.extend(error.to_le_bytes());
-        channel::send(&self.detector, &message, None)
-    }
-
-    fn start(&mut self) -> io::Result<()> {
+    fn start(&mut self) {
         match self.launch() {
             Ok((at_work, socket)) => {
                 let mut message = vec![STARTED];
                 message.extend(at_work.child.id().to_le_bytes());
                 self.at_work = Some(at_work);
-                channel::send(&self.detector, &message, Some(socket.as_fd()))
+                self.say(&self.detector, &message, Some(&socket));
             }
             Err(error) => {
-                self.due = Some(Instant::now() + self.next_pause());
+                self.not_before = Instant::now() + self.next_pause();
                 let mut message = vec![FAILED];
                 message.extend(format!("the restorer cannot be started ({error})").bytes());
-                channel::send(&self.detector, &message, None)
+                self.say(&self.detector, &message, None);
             }
         }
     }
@@ -197,8 +212,12 @@ impl Keeper<'_> {
             self.pause = FIRST_PAUSE;
         }
         let pause = self.next_pause();
-        say(at_work.child.id(), status, pause);
-        self.due = self.wanted.then(|| Instant::now() + pause);
+        self.not_before = Instant::now() + pause;
+        let pid = at_work.child.id();
+        complain(pid, status, pause);
+        let mut message = vec![ENDED];
+        message.extend(pid.to_le_bytes());
+        self.say(&self.detector, &message, None);
         Ok(())
     }
 
@@ -234,9 +253,9 @@ impl Keeper<'_> {
 }
 
 /// A restorer that ends before the detector does is always worth a sentence.
-fn say(pid: u32, status: ExitStatus, pause: Duration) {
+fn complain(pid: u32, status: ExitStatus, pause: Duration) {
     eprintln!(
-        "degraded: the restorer (process {pid}) has ended ({status}): another one is started in {} ms, and brings to its end what was under way.",
+        "degraded: the restorer (process {pid}) has ended ({status}): another one is started when something is to be put back, in {} ms at the earliest, and first brings to its end what was under way.",
         pause.as_millis()
     );
 }

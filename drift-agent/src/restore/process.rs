@@ -88,6 +88,11 @@ fn begin(mut arguments: impl Iterator<Item = OsString>) -> Result<()> {
         getppid() == parent.and_then(Pid::from_raw),
         "who has started it is gone"
     );
+    // As `ps` has it: the file that is executed has no name of its own.
+    rustix::thread::set_name(match role {
+        Role::Keeper => c"drift-keeper",
+        Role::Restorer => c"drift-restorer",
+    })?;
     // The end is that of the detector: a service manager, or Ctrl-C, signals all processes at once, and what is under way comes to its end.
     for signal in [SIGTERM, SIGINT, SIGHUP] {
         flag::register(signal, Arc::new(AtomicBool::new(false)))?;
@@ -95,12 +100,16 @@ fn begin(mut arguments: impl Iterator<Item = OsString>) -> Result<()> {
     // A descriptor of its own, which nothing that is started inherits.
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
     match role {
-        Role::Keeper => keeper::keep(stdin, &settings),
+        Role::Keeper => {
+            let stdout = io::stdout().as_fd().try_clone_to_owned()?;
+            keeper::keep(stdin, stdout, &settings)
+        }
         Role::Restorer => serve::serve(stdin, settings),
     }
 }
 
-/// This very program, whatever stands at its path meanwhile, as one of the two. It hears its parent on standard input.
+/// This very program, whatever stands at its path meanwhile, as one of the two. It hears its parent on standard input; the keeper is asked for the ready
+/// file on standard output.
 pub(super) fn command(role: Role, settings: &Settings, hears: OwnedFd) -> io::Result<Command> {
     use std::os::unix::process::CommandExt;
     let Settings {
