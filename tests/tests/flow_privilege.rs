@@ -43,7 +43,7 @@ use rustix::{
 use serde_json::Value;
 
 /// Scanning fast: where who made a change does not matter.
-const SCAN: [&str; 4] = ["--sensor", "scan", "--scan-interval", "50ms"];
+const SCAN: [&str; 4] = ["--sensor", "scan", "--scan-interval", "100ms"];
 
 /// Somebody who is not root, and has no name.
 const SOMEBODY: u32 = 12_345;

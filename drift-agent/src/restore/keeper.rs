@@ -48,8 +48,8 @@ struct Keeper<'s> {
     /// Where the ready file is asked for.
     ready: OwnedFd,
     at_work: Option<AtWork>,
-    /// When one is started that was asked for.
-    due: Option<Instant>,
+    /// One was asked for. Whoever asks has heard of the end of the one before, of which this process may not have heard yet.
+    is_asked_for: bool,
     /// None is started before.
     not_before: Instant,
     pause: Duration,
@@ -71,7 +71,7 @@ pub(super) fn keep(detector: OwnedFd, ready: OwnedFd, settings: &Settings) -> Re
         detector,
         ready,
         at_work: None,
-        due: None,
+        is_asked_for: false,
         not_before: Instant::now(),
         pause: FIRST_PAUSE,
     };
@@ -82,8 +82,8 @@ pub(super) fn keep(detector: OwnedFd, ready: OwnedFd, settings: &Settings) -> Re
 impl Keeper<'_> {
     /// Waits for what happens next. False: the detector has gone.
     fn turn(&mut self) -> Result<bool> {
-        let now = Instant::now();
-        let most = self.due.map(|due| due.saturating_duration_since(now));
+        let due = |it: &Self| (it.is_asked_for && it.at_work.is_none()).then_some(it.not_before);
+        let most = due(self).map(|due| due.saturating_duration_since(Instant::now()));
         let [said, asked, ended] = self.wait(most)?;
         if ended {
             self.ended()?;
@@ -94,14 +94,11 @@ impl Keeper<'_> {
         if said {
             match channel::receive(&self.detector)? {
                 None => return Ok(false),
-                Some((message, _)) if message == [START] && self.at_work.is_none() => {
-                    self.due = Some(self.not_before);
-                }
-                Some(_) => {} // there is one, or nothing that the detector ever says
+                Some((message, _)) => self.is_asked_for |= message == [START],
             }
         }
-        if self.due.is_some_and(|due| due <= Instant::now()) {
-            self.due = None;
+        if due(self).is_some_and(|due| due <= Instant::now()) {
+            self.is_asked_for = false;
             self.start();
         }
         Ok(true)
