@@ -23,8 +23,8 @@ pub use beside::{Beside, beside};
 pub use changed::Changes;
 pub use content::MAX_CONTENTS;
 pub use drift_common::policy::{
-    Backoff, Compare, Fight, FinalNewline, Flags, Globs, Guard, HardLinks, Hold, Holds, MassDrift,
-    Mode, OnRemove, Position, Redact, Severity, without_final_newline,
+    Backoff, Compare, Fight, Flags, Globs, Guard, HardLinks, Heed, Hold, Holds, MassDrift, Mode,
+    OnRemove, Position, Redact, Severity, with_unix_line_ends, without_final_newline,
 };
 pub use folder::{MAX_BYTES, MAX_FILES};
 pub use rejected::Rejected;
@@ -132,6 +132,8 @@ pub struct Content {
     pub digest: blake3::Hash,
     /// BLAKE3 of the bytes without their final line end, where that does not count.
     pub body: Option<blake3::Hash>,
+    /// BLAKE3 of the bytes with `\n` for each `\r\n`, where that does not count; without their final line end where that does not count either.
+    pub lines: Option<blake3::Hash>,
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: u64,
     pub hard_links: HardLinks,
@@ -166,6 +168,7 @@ impl Content {
             size: Some(bytes.len() as u64),
             bytes: Some(bytes),
             body: None,
+            lines: None,
             max_size: MAX_SIZE,
             hard_links: HardLinks::default(),
             compare: Compare::Exact,

@@ -69,7 +69,9 @@ pub use closure::{Move, Preference, Refused, moves, order};
 pub use compare::{Absence, Compare, Equal, Format, Keys, Rules};
 pub use content::{Content, Encoding, MAX_CONTENT, Packed, Unpack};
 pub use digest::canonical;
-pub use expect::{FinalNewline, HardLinks, MAX_SIZE, Redact, Severity, without_final_newline};
+pub use expect::{
+    HardLinks, Heed, MAX_SIZE, Redact, Severity, with_unix_line_ends, without_final_newline,
+};
 pub use globs::Globs;
 pub use guard::{Backoff, Fight, Guard, MassDrift, Mode, OnRemove};
 pub use parse::{API_VERSION, is_name, parse};

@@ -166,7 +166,7 @@ fn other_kernels(workspace: &Workspace, skips: &mut Vec<Skip>) -> Option<vmtest:
 }
 
 /// Installs what is missing, where that is possible; gives what is still missing.
-fn install_programs() -> Vec<&'static str> {
+pub(crate) fn install_programs() -> Vec<&'static str> {
     let missing = || {
         PROGRAMS
             .into_iter()

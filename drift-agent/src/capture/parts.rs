@@ -230,8 +230,8 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use drift_common::policy::{
-        Attributes, Compare, Content, FileSpec, FinalNewline, HardLinks, Principal, Problems,
-        Redact, Severity, parse,
+        Attributes, Compare, Content, FileSpec, HardLinks, Heed, Principal, Problems, Redact,
+        Severity, parse,
     };
 
     use super::*;
@@ -276,7 +276,8 @@ mod tests {
             severity: Severity::default(),
             redact: Redact::default(),
             max_size: None,
-            final_newline: FinalNewline::default(),
+            final_newline: Heed::default(),
+            line_endings: Heed::default(),
             hard_links: HardLinks::default(),
             compare: Spanned {
                 value: Compare::Exact,

@@ -10,8 +10,8 @@ use std::{
 };
 
 use drift_common::policy::{
-    Attributes, Compare, Content, DirectorySpec, Exhaustive, FileSpec, FinalNewline, Globs,
-    HardLinks, MAX_CONTENT, OnUnexpected, Redact, Severity, Source, Spanned, SymlinkSpec, Through,
+    Attributes, Compare, Content, DirectorySpec, Exhaustive, FileSpec, Globs, HardLinks, Heed,
+    MAX_CONTENT, OnUnexpected, Redact, Severity, Source, Spanned, SymlinkSpec, Through,
 };
 
 use super::{Alone, Contents, Left, Secret, attribute};
@@ -340,7 +340,8 @@ impl Walk<'_> {
             severity: Severity::default(),
             redact: Redact::default(),
             max_size: None,
-            final_newline: FinalNewline::default(),
+            final_newline: Heed::default(),
+            line_endings: Heed::default(),
             // Its other names are as it is.
             hard_links: if stat.links > 1 {
                 HardLinks::Allow

@@ -53,6 +53,12 @@ pub struct Run {
     /// How often everything is looked at, whatever was seen [default: 10m beside probes, 1s without].
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     scan_interval: Option<Duration>,
+    /// Let the periodic scans look at no more than this many paths a second. Changes that probes see are looked at at once all the same.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    scan_rate: Option<u32>,
+    /// Let the periodic scans run only when nobody else wants the processors, and come last at the disk (nice 19).
+    #[arg(long)]
+    scan_idle: bool,
     /// How long everything a version declares must have stayed as declared before it counts as the last known good one.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     soak: Duration,
@@ -78,7 +84,8 @@ const EXAMPLES: &str = "\
 Examples:
   sudo drift-agent run --policies policies
   sudo drift-agent run --policies policies --mode heal
-  drift-agent run --policies policies --sensor scan --scan-interval 5s -o jsonl";
+  drift-agent run --policies policies --sensor scan --scan-interval 5s -o jsonl
+  sudo drift-agent run --policies policies --scan-interval 1h --scan-idle --scan-rate 2000";
 
 /// Requests that wait for the pipeline.
 const REQUESTS: usize = 8;
@@ -93,9 +100,11 @@ enum ModeArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SensorArg {
-    /// Kernel probes where they run, else scanning.
+    /// The first of the others that this kernel lets run.
     Auto,
-    /// Kernel probes, or not at all.
+    /// Probes on the kernel's own functions, or not at all: system calls that change no file pay nothing.
+    Btf,
+    /// Probes on the tracepoints of system calls, or not at all.
     Tracepoint,
     /// Scanning alone: cannot say who.
     Scan,
@@ -117,6 +126,8 @@ impl Run {
             mode,
             sensor,
             scan_interval,
+            scan_rate,
+            scan_idle,
             soak,
             store_quota,
             ring,
@@ -133,10 +144,13 @@ impl Run {
             }),
             sensor: match sensor {
                 SensorArg::Auto => Sensor::Auto,
+                SensorArg::Btf => Sensor::Btf,
                 SensorArg::Tracepoint => Sensor::Tracepoint,
                 SensorArg::Scan => Sensor::Scan,
             },
             scan_interval,
+            scan_rate,
+            scan_idle,
             soak,
             store_quota,
             ring,
@@ -337,19 +351,20 @@ fn last_good(store: &Store, settings: &Settings, rejected: &Rejected) -> Result<
 
 /// Loads the probes, as far as the sensor that was asked for wants them. `Ok(Err(_))`: going on by scanning, and why.
 fn sense(settings: &Settings, snapshot: &Snapshot) -> Result<Result<Probe, String>> {
-    if settings.sensor == Sensor::Scan {
+    let Ok(sensor) = settings.sensor.probes() else {
         return Ok(Err("asked for with --sensor scan".to_owned()));
-    }
+    };
     let loaded = Probe::load(ProbeSettings {
+        sensor,
         objects: Objects::new(&snapshot.files).count(),
         ring: settings.ring,
         debug: settings.debug_probes,
     });
     match loaded {
         Ok(probe) => Ok(Ok(probe)),
-        Err(refused) if settings.sensor == Sensor::Tracepoint => {
+        Err(refused) if settings.sensor != Sensor::Auto => {
             bail!(
-                "no probes ({}): {refused}. Without them: --sensor scan",
+                "no probes ({}): {refused}. What runs here: drift-agent probe. Without probes: --sensor scan",
                 refused.reason()
             )
         }

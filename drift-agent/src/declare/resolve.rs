@@ -7,13 +7,14 @@ use std::{
 };
 
 use drift_common::policy::{
-    self, Compare, Content as Said, DirectorySpec, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode,
+    self, Compare, Content as Said, DirectorySpec, FileSpec, Heed, Lineage, MAX_SIZE, Mode,
     OnUnexpected, PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec, order,
     without_final_newline,
 };
 
 use crate::{
     compare::structured::{Meaning, Rules},
+    compare::text::{TextRules, normal},
     heal::temporary_name,
 };
 
@@ -34,6 +35,7 @@ struct Held {
     digest: blake3::Hash,
     /// Without its final line end, where that does not count.
     body: Option<blake3::Hash>,
+    lines: Option<blake3::Hash>,
     /// What it says, where it is compared by that.
     meaning: Option<Meaning>,
 }
@@ -150,11 +152,13 @@ impl<'a> Resolve<'a> {
 
     /// What is kept of a file's content.
     fn held(&mut self, file: &FileSpec) -> Option<Held> {
-        let ignores_end = file.final_newline == FinalNewline::Ignore;
+        let ignores_end = file.final_newline == Heed::Ignore;
+        let ignores_lines = file.line_endings == Heed::Ignore;
         let is_exact = file.compare.value == Compare::Exact;
         if self.keep == Keep::Digests
             && is_exact
             && !ignores_end
+            && !ignores_lines
             && let Said::Blob(digest) = file.content.value
         {
             return Some(Held {
@@ -162,6 +166,7 @@ impl<'a> Resolve<'a> {
                 size: None,
                 digest,
                 body: None,
+                lines: None,
                 meaning: None,
             });
         }
@@ -171,6 +176,13 @@ impl<'a> Resolve<'a> {
             size: Some(bytes.len() as u64),
             digest,
             body: ignores_end.then(|| blake3::hash(without_final_newline(&bytes))),
+            lines: ignores_lines.then(|| {
+                let rules = TextRules {
+                    final_newline: file.final_newline,
+                    line_endings: file.line_endings,
+                };
+                blake3::hash(&normal(&bytes, rules))
+            }),
             meaning,
             bytes: (self.keep == Keep::Bytes || !is_exact).then_some(bytes),
         })
@@ -181,7 +193,7 @@ impl<'a> Resolve<'a> {
         let Compare::Structured(said) = &file.compare.value else {
             return Some(None);
         };
-        let problem = match Rules::of(said, file.final_newline) {
+        let problem = match Rules::of(said, file.final_newline, file.line_endings) {
             Err(why) => file.compare.at.problem(why.to_string()),
             Ok(rules) => match Meaning::of(said.format, rules, bytes) {
                 Ok(meaning) => return Some(Some(meaning)),
@@ -195,6 +207,18 @@ impl<'a> Resolve<'a> {
         };
         self.problems.push(problem);
         None
+    }
+
+    /// The ids of an owner and a group; each `None` where it has a problem.
+    fn ids(
+        &mut self,
+        owner: &Option<Spanned<Principal>>,
+        group: &Option<Spanned<Principal>>,
+    ) -> (Option<Option<u32>>, Option<Option<u32>>) {
+        let (basis, problems) = (&mut *self.basis, &mut *self.problems);
+        let uid = id(&mut self.users, owner, "owner: 1000", basis, problems);
+        let gid = id(&mut self.groups, group, "group: 1000", basis, problems);
+        (uid, gid)
     }
 
     fn file(
@@ -218,31 +242,20 @@ impl<'a> Resolve<'a> {
             redact,
             max_size,
             final_newline: _,
+            line_endings: _,
             hard_links,
             compare,
             after_heal: _,
         } = file;
         // All of them, so that all problems are said.
-        let uid = id(
-            &mut self.users,
-            owner,
-            "owner: 1000",
-            self.basis,
-            self.problems,
-        );
-        let gid = id(
-            &mut self.groups,
-            group,
-            "group: 1000",
-            self.basis,
-            self.problems,
-        );
+        let (uid, gid) = self.ids(owner, group);
         let attributes = self.attributes(attributes);
         let Held {
             bytes,
             size,
             digest,
             body,
+            lines,
             meaning,
         } = held?;
         if let (Some(most), Some(size)) = (max_size, size)
@@ -258,6 +271,7 @@ impl<'a> Resolve<'a> {
             size,
             digest,
             body,
+            lines,
             max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
             hard_links: *hard_links,
             compare: compare.value.clone(),
@@ -290,20 +304,7 @@ impl<'a> Resolve<'a> {
             on_drift,
             severity,
         } = link;
-        let uid = id(
-            &mut self.users,
-            owner,
-            "owner: 1000",
-            self.basis,
-            self.problems,
-        );
-        let gid = id(
-            &mut self.groups,
-            group,
-            "group: 1000",
-            self.basis,
-            self.problems,
-        );
+        let (uid, gid) = self.ids(owner, group);
         let attributes = self.attributes(attributes);
         let target = Target::Symlink(target.clone().into_os_string());
         Some(Declared {
@@ -332,20 +333,7 @@ impl<'a> Resolve<'a> {
             on_drift,
             severity,
         } = directory;
-        let uid = id(
-            &mut self.users,
-            owner,
-            "owner: 1000",
-            self.basis,
-            self.problems,
-        );
-        let gid = id(
-            &mut self.groups,
-            group,
-            "group: 1000",
-            self.basis,
-            self.problems,
-        );
+        let (uid, gid) = self.ids(owner, group);
         let attributes = self.attributes(attributes);
         let exhaustive = exhaustive.as_ref().map(|said| Exhaustive {
             declared: BTreeSet::new(),

@@ -9,8 +9,8 @@ use std::{
 use drift_common::policy;
 
 use super::{
-    ActivePolicy, Backoff, Compare, Content, Declared, FinalNewline, Guard, Link, Mode, Position,
-    Severity, Target, Through,
+    ActivePolicy, Backoff, Compare, Content, Declared, Guard, Heed, Link, Mode, Position, Severity,
+    Target, Through,
 };
 use crate::compare::structured::{Absence, Format, Keys, Meaning, Rules};
 
@@ -61,7 +61,7 @@ pub(crate) fn structured(format: Format, content: &str, manage: &[&str]) -> Targ
         absent: Absence::default(),
         keys: Keys::default(),
     };
-    let understood = Rules::of(&rules, FinalNewline::Exact).expect("pointers");
+    let understood = Rules::of(&rules, Heed::Exact, Heed::Exact).expect("pointers");
     let meaning = Meaning::of(format, understood, content.as_bytes()).expect("it parses");
     Target::File(Content {
         compare: Compare::Structured(Box::new(rules)),

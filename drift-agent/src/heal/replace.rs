@@ -79,6 +79,8 @@ pub(super) fn replace(
     let temporary = temporary_name(declared.real());
     let mut lifted = None;
     let result = stage(&dir, &name, declared, new, like).and_then(|file| {
+        // Before it takes the name: what a power cut leaves there is whole.
+        fsync(&file).map_err(HealError::at("sync the file"))?;
         lifted = attribute::lift_named(&dir, &name, declared)?;
         match &new.instead_of {
             None => rename_over(&dir, &temporary, &name),
@@ -101,8 +103,8 @@ pub(super) fn replace(
     Ok(healed)
 }
 
-/// Puts a file as declared under the temporary name beside `name`: complete, synced and read back. The name itself lasts when the directory is
-/// synced. Its flags are still to be set. On an error something may be left under the temporary name.
+/// Puts a file as declared under the temporary name beside `name`: complete and read back. The caller syncs it before it takes its name, and the directory after
+/// that. Its flags are still to be set. On an error something may be left under the temporary name.
 pub(super) fn stage(
     dir: &OwnedFd,
     name: &OsString,
@@ -193,10 +195,11 @@ fn fill(
     attribute::set(Place::Open(file.as_fd()), declared)?;
     file.seek(SeekFrom::Start(0)).map_err(io("read back"))?;
     let is_right = digest(file).map_err(io("read back"))? == new.digest;
-    if !is_right || !attribute::are_set(file.as_fd(), declared)? {
-        return Err(HealError::ReadBack);
+    if is_right && attribute::are_set(file.as_fd(), declared)? {
+        Ok(())
+    } else {
+        Err(HealError::ReadBack)
     }
-    fsync(&*file).map_err(HealError::at("sync the file"))
 }
 
 fn io(step: &'static str) -> impl Fn(std::io::Error) -> HealError {

@@ -21,6 +21,8 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
     os::unix::ffi::OsStringExt,
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use drift_common::abi::Key;
@@ -30,7 +32,7 @@ use rustix::{
 };
 
 use self::{
-    hash::{Buffer, hash},
+    hash::{Buffer, Wanted, hash},
     host::STRAIGHT,
     list::list,
     stat::{stat_at, stat_of},
@@ -45,6 +47,10 @@ use crate::{
     probe::Watch,
     report::FileType,
 };
+
+/// Looks at a file that somebody is writing, and the time between them.
+const LOOKS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
 
 /// Reads that may disagree before the verdict is [`Found::Unstable`].
 const TRIES: usize = 4;
@@ -76,6 +82,8 @@ pub struct Observed {
     pub found: Found,
     /// Digest of a file's content without its final line end.
     pub body: Option<blake3::Hash>,
+    /// Digest of it as [`crate::declare::Content::lines`] has it, where that is asked for.
+    pub lines: Option<blake3::Hash>,
     /// The bytes that were hashed, where they are needed and are not as declared.
     pub held: Option<Held>,
     /// Of what stands there itself, not of what a link leads to.
@@ -93,6 +101,7 @@ impl Observed {
         Self {
             found: Found::Absent,
             body: None,
+            lines: None,
             held: None,
             stat: None,
             attributes: Vec::new(),
@@ -137,6 +146,21 @@ pub fn observe(
     rekey: Rekey<'_>,
 ) -> Observed {
     Reader::new(host).observe(declared, watch, rekey)
+}
+
+/// Looks at one declared path, and again after a while where somebody is writing to it: for who has no doorbell to wait for.
+#[must_use]
+pub fn observe_at_rest(host: &Host, declared: &Declared) -> Observed {
+    let mut reader = Reader::new(host);
+    let mut observed = reader.observe(declared, None, &mut |_| {});
+    for _ in 1..LOOKS {
+        if observed.found != Found::Unstable {
+            break;
+        }
+        thread::sleep(PAUSE);
+        observed = reader.observe(declared, None, &mut |_| {});
+    }
+    observed
 }
 
 /// Looks at one path after the other, and uses again what it needs for that.
@@ -375,8 +399,14 @@ impl<'h> Reader<'h> {
                     None => self.host.holds(),
                 };
                 let most = content.max_size;
-                let read = hash(&file, before.size, most, holds, &mut self.buffer)?;
+                let wanted = Wanted {
+                    most,
+                    holds,
+                    lines: content.lines.map(|_| content.body.is_none()),
+                };
+                let read = hash(&file, before.size, wanted, &mut self.buffer)?;
                 observed.body = read.as_ref().map(|read| read.body);
+                observed.lines = read.as_ref().and_then(|read| read.lines);
                 // One that did not grow meanwhile, and gives more than it says, is too large too.
                 let whole = read.as_ref().map(|read| read.whole);
                 let held = read.and_then(|read| read.held);

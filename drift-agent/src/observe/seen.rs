@@ -132,6 +132,7 @@ impl Row {
             && content.meaning.is_none()
             && declared.attributes == Attributes::default()
             && declared.links().is_empty()
+            && content.lines.is_none()
             && (content.body.is_none() || body.is_some())
             && stat.size <= content.max_size;
         (then == *stat && is_enough).then(|| Observed {

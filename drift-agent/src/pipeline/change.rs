@@ -14,7 +14,10 @@ use crate::{
     switch::{self, Answer, Decision, Demand, SwitchError, Switched},
 };
 
-use super::{Ears, Pipeline, PipelineError, work::Done};
+use super::{
+    Ears, Pipeline, PipelineError,
+    work::{Done, Haste},
+};
 
 /// A demand, and who waits for what comes of it.
 #[derive(Debug)]
@@ -149,7 +152,7 @@ impl Pipeline {
         self.switching = Some(Arc::clone(&next.snapshot));
         let (restorer, store) = (Arc::clone(&self.restorer), Arc::clone(&self.store));
         let register = self.register.clone();
-        self.run(move || {
+        self.run(Haste::Urgent, move || {
             let holding = next.holding.clone();
             let watch = register.as_ref().map(|register| &*register.watch);
             let result = restorer.switch(watch, &store, &next.snapshot, &next.moves, holding);

@@ -14,7 +14,11 @@ use crate::{
 };
 
 use super::{
-    Ears, Pipeline, PipelineError, describe::is_anothers, path::Why, timers::Timer, work::Job,
+    Ears, Pipeline, PipelineError,
+    describe::is_anothers,
+    path::{Queued, Why},
+    timers::Timer,
+    work::{Haste, Job},
 };
 
 /// Readers of wrong content that are told by name.
@@ -90,6 +94,14 @@ impl Pipeline {
 
     /// What is not urgent.
     pub(super) fn tick(&mut self, ears: &mut Option<Ears>) -> Result<(), PipelineError> {
+        if let Some(ears) = ears
+            && ears.counters.look_for_missed()
+        {
+            self.want_sweep(Why::without_doorbell(
+                Cause::Kernel,
+                "the kernel left the program out that would have told who",
+            ));
+        }
         self.drain(ears)?;
         if let Some(ears) = ears {
             self.drain_loads(ears);
@@ -292,16 +304,22 @@ impl Pipeline {
         let Some(state) = self.paths.get_mut(index) else {
             return;
         };
-        if state.busy.is_some() || state.queued || state.why.is_none() {
+        if state.busy.is_some() || state.why.is_none() {
             return;
         }
-        state.queued = true;
-        self.timers.clear(Timer::Path(index));
-        if urgent {
-            self.urgent.push_back(Job::Look(index));
-        } else {
-            self.patient.push_back(Job::Look(index));
+        match (state.queued, urgent) {
+            (Queued::Urgently, _) | (Queued::Patiently, false) => return,
+            // It overtakes the scan.
+            (Queued::No | Queued::Patiently, true) => {
+                state.queued = Queued::Urgently;
+                self.urgent.push_back(Job::Look(index));
+            }
+            (Queued::No, false) => {
+                state.queued = Queued::Patiently;
+                self.patient.push_back(index);
+            }
         }
+        self.timers.clear(Timer::Path(index));
     }
 
     /// Asks for a sweep, now or as soon as its share of the time allows.
@@ -338,7 +356,11 @@ impl Pipeline {
         }
         self.sweep.why = Some(why);
         self.sweep.running = true;
-        self.sweep_job();
+        let haste = match cause {
+            Cause::Scan => Haste::Patient,
+            Cause::Kernel | Cause::Start | Cause::Policy => Haste::Urgent,
+        };
+        self.sweep_job(haste);
     }
 
     pub(super) fn swept(&mut self, changed: &[usize], cost: Duration) {
@@ -457,6 +479,8 @@ impl Pipeline {
                 Counter::UserRead => "a path in user memory could not be read",
                 Counter::CallsFull => "too many calls under way",
                 Counter::ReadersFull => "too many readers",
+                Counter::Interrupted => "a program was interrupted by another one",
+                Counter::Missed => "the kernel left programs out that were running already",
                 Counter::Sent => "none",
             },
             batch.files,

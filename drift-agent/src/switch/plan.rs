@@ -5,23 +5,17 @@ use std::{
     ffi::OsStr,
     path::{Path, PathBuf},
     sync::Arc,
-    thread,
-    time::Duration,
 };
 
 use super::SwitchError;
 use crate::{
     compare::{self, Drift},
     declare::{Declared, Mode, OnRemove, Snapshot, Target, places},
-    heal::{self, Action, HealError, Impossible, Source, Step},
-    observe::{Host, Observed, observe},
+    heal::{self, Action, HealError, Source, Step},
+    observe::{Host, Observed, observe_at_rest},
     report::FileType,
     store::Moved,
 };
-
-/// Looks at a file that somebody is writing, and the time between them.
-const LOOKS: usize = 5;
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// See [`super::steps`]. In the order in which they take place: what is in the way of something goes first, then what is needed comes before what
 /// needs it, and what nobody declares any more goes last.
@@ -104,7 +98,8 @@ fn straight(
 
 /// What makes one path as declared; nothing, where it is.
 fn of(host: &Host, declared: &Arc<Declared>) -> Result<Vec<Step>, SwitchError> {
-    let (observed, drifts) = look(host, declared);
+    let observed = observe_at_rest(host, declared);
+    let drifts = healable(declared, &observed);
     if drifts.is_empty() {
         return Ok(Vec::new());
     }
@@ -182,21 +177,6 @@ fn goes_as_a_whole(target: &Target) -> bool {
         Target::Absent => false,
         Target::File(content) => content.is_whole(),
         Target::Symlink(_) | Target::Directory(_) => true,
-    }
-}
-
-fn look(host: &Host, declared: &Declared) -> (Observed, Vec<Drift>) {
-    let mut looks = LOOKS;
-    loop {
-        let observed = observe(host, declared, None, &mut |_| {});
-        let drifts = healable(declared, &observed);
-        looks -= 1;
-        let is_unstable =
-            heal::plan(declared, &drifts, &observed.found) == Err(Impossible::Unstable);
-        if looks == 0 || !is_unstable {
-            return (observed, drifts);
-        }
-        thread::sleep(PAUSE);
     }
 }
 

@@ -14,8 +14,8 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    Compare, Content, Document, FileSpec, FinalNewline, Guard, HardLinks, Policy, PolicyVersion,
-    Principal, Redact, Severity, parse::API_VERSION, tree,
+    Compare, Content, Document, FileSpec, Guard, HardLinks, Heed, Policy, PolicyVersion, Principal,
+    Redact, Severity, parse::API_VERSION, tree,
 };
 use crate::escape;
 
@@ -146,6 +146,7 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
         redact,
         max_size,
         final_newline,
+        line_endings,
         hard_links,
         compare,
         after_heal,
@@ -197,8 +198,11 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
     if let Some(bytes) = max_size {
         writeln!(f, "      maxSize: {}", bytes.value)?;
     }
-    if *final_newline != FinalNewline::default() {
+    if *final_newline != Heed::default() {
         writeln!(f, "      finalNewline: {}", final_newline.name())?;
+    }
+    if *line_endings != Heed::default() {
+        writeln!(f, "      lineEndings: {}", line_endings.name())?;
     }
     if *hard_links != HardLinks::default() {
         writeln!(f, "      hardLinks: {}", hard_links.name())?;

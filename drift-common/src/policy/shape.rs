@@ -4,7 +4,7 @@
 use super::{
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
-    expect::{FinalNewline, HardLinks, Redact, Severity},
+    expect::{HardLinks, Heed, Redact, Severity},
     guard::{MassDrift, Mode, OnRemove},
     reload::Signal,
     version::OnUnexpected,
@@ -307,8 +307,13 @@ pub(crate) static FILE: Shape = Shape {
         ),
         may(
             "finalNewline",
-            words!(FinalNewline),
+            words!(Heed),
             "Whether one line end more or less at the end is a difference.",
+        ),
+        may(
+            "lineEndings",
+            words!(Heed),
+            "Whether `\\r\\n` against `\\n` is a difference.",
         ),
         may(
             "hardLinks",

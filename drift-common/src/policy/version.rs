@@ -8,7 +8,7 @@ use super::{
     attribute::Attributes,
     compare::Compare,
     content::Content,
-    expect::{FinalNewline, HardLinks, Redact, Severity},
+    expect::{HardLinks, Heed, Redact, Severity},
     globs::Globs,
     guard::Mode,
     reload::AfterHeal,
@@ -57,7 +57,10 @@ pub struct FileSpec {
     pub redact: Redact,
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: Option<Spanned<u64>>,
-    pub final_newline: FinalNewline,
+    /// One line end more or less at the end.
+    pub final_newline: Heed,
+    /// `\r\n` against `\n`.
+    pub line_endings: Heed,
     pub hard_links: HardLinks,
     pub compare: Spanned<Compare>,
     pub after_heal: Vec<Spanned<AfterHeal>>,

@@ -228,6 +228,7 @@ impl<'b> Rest<'b> {
                 size: self.option(Self::u64)?,
                 digest: self.hash()?,
                 body: self.option(Self::hash)?,
+                lines: self.option(Self::hash)?,
                 max_size: self.u64()?,
                 hard_links: self.place(&HARD_LINKS)?,
                 compare: Compare::Exact,

@@ -257,6 +257,7 @@ impl Out<'_> {
                     size,
                     digest,
                     body,
+                    lines,
                     max_size,
                     hard_links,
                     compare: _,
@@ -266,7 +267,9 @@ impl Out<'_> {
                 self.byte(0)?;
                 self.option(*size, Self::u64)?;
                 self.bytes(digest.as_bytes())?;
-                self.option(body.as_ref(), |out, body| out.bytes(body.as_bytes()))?;
+                for digest in [body, lines] {
+                    self.option(digest.as_ref(), |out, digest| out.bytes(digest.as_bytes()))?;
+                }
                 self.u64(*max_size)?;
                 self.place(&HARD_LINKS, hard_links)?;
                 self.place(&REDACTS, redact)

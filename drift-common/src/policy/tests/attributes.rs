@@ -344,8 +344,8 @@ error: unknown field `defaultAcl`
  17 |     - {path: /j, content: {inline: a}, defaultAcl: []}
     |                                        ^^^^^^^^^^
     = allowed here: path, pathBytes, through, content, mode, owner, group, xattrs, selinux, acl,
-      flags, capabilities, onDrift, severity, redact, maxSize, finalNewline, hardLinks, compare,
-      afterHeal
+      flags, capabilities, onDrift, severity, redact, maxSize, finalNewline, lineEndings, hardLinks,
+      compare, afterHeal
 
 error: unknown field `acl`
    --> p.yaml:19:29

@@ -70,8 +70,8 @@ fn a_misspelt_field_is_not_called_missing_too() {
  8 |     - pth: /etc/a
    |       ^^^
    = allowed here: path, pathBytes, through, content, mode, owner, group, xattrs, selinux, acl,
-     flags, capabilities, onDrift, severity, redact, maxSize, finalNewline, hardLinks, compare,
-     afterHeal",
+     flags, capabilities, onDrift, severity, redact, maxSize, finalNewline, lineEndings, hardLinks,
+     compare, afterHeal",
     );
 }
 
