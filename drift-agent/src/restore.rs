@@ -37,7 +37,13 @@ pub fn seal(snapshot: &Snapshot) -> String {
     }
     for declared in &snapshot.files {
         // Names of users and groups are numbers here: they may be other ones meanwhile.
-        hasher.update(format!("{:?} {:?} {:?}\n", declared.path, declared.uid, declared.gid).as_bytes());
+        hasher.update(
+            format!(
+                "{:?} {:?} {:?}\n",
+                declared.path, declared.uid, declared.gid
+            )
+            .as_bytes(),
+        );
     }
     hasher.finalize().to_string()
 }

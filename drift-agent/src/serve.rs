@@ -10,8 +10,8 @@ mod status;
 pub use client::{AskError, ask};
 pub use socket::{Served, serve};
 pub use status::{
-    Health, Held, HeldPath, Lack, LastScan, PolicyStatus, PrivilegeStatus, Reason, RecordsLost, SensorStatus,
-    Status, StoreStatus, rfc3339,
+    Health, Held, HeldPath, Lack, LastScan, PolicyStatus, PrivilegeStatus, Reason, RecordsLost,
+    SensorStatus, Status, StoreStatus, rfc3339,
 };
 
 use std::time::Duration;

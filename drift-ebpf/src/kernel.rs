@@ -262,7 +262,6 @@ impl Dentry {
             Err(Fault::Interrupted)
         }
     }
-
 }
 
 /// Which attributes a `struct iattr` is about.

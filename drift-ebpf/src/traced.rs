@@ -74,8 +74,7 @@ impl Traced {
             return Ok((self.first(), Address::new(self.second())));
         }
         let holder = self.first();
-        let member =
-            |offset: u32| -> Result<Address, Fault> { holder.pointer(offset as usize) };
+        let member = |offset: u32| -> Result<Address, Fault> { holder.pointer(offset as usize) };
         Ok((
             member(number!(self.members[0]))?,
             member(number!(self.members[1]))?,

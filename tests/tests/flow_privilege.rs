@@ -71,7 +71,9 @@ fn privilege(scene: &Scene) -> Result<Value> {
 fn restorer(scene: &Scene) -> Result<i32> {
     until(SOON, || {
         let said = privilege(scene).map_err(|error| format!("{error:#}"))?;
-        said["restorer_pid"].as_i64().ok_or_else(|| said.to_string())
+        said["restorer_pid"]
+            .as_i64()
+            .ok_or_else(|| said.to_string())
     })
     .map_err(anyhow::Error::msg)
     .and_then(|pid| Ok(i32::try_from(pid)?))
@@ -82,7 +84,10 @@ fn line(pid: i32, name: &str) -> Result<String> {
     let status = fs::read_to_string(format!("/proc/{pid}/status"))?;
     let mut lines = status.lines();
     let line = lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':'));
-    Ok(line.with_context(|| format!("no {name}"))?.trim().to_owned())
+    Ok(line
+        .with_context(|| format!("no {name}"))?
+        .trim()
+        .to_owned())
 }
 
 fn set(pid: i32, name: &str) -> Result<CapabilitySet> {
@@ -196,16 +201,25 @@ fn attempts(scene: &Scene) -> Vec<(&'static str, std::io::Result<()>)> {
     let tree = scene.tree();
     let python = |_: &OsStr| Command::new("true").status().map(drop);
     vec![
-        ("open for writing", fs::OpenOptions::new().write(true).open(&declared).map(drop)),
+        (
+            "open for writing",
+            fs::OpenOptions::new().write(true).open(&declared).map(drop),
+        ),
         ("truncate", fs::File::create(&declared).map(drop)),
         ("remove", fs::remove_file(&declared)),
         ("rename", fs::rename(&declared, tree.join("b.conf"))),
         ("make beside", fs::write(tree.join("new.conf"), "x")),
         ("make a directory", fs::create_dir(tree.join("new.d"))),
-        ("chmod", fs::set_permissions(&declared, fs::Permissions::from_mode(0o777))),
+        (
+            "chmod",
+            fs::set_permissions(&declared, fs::Permissions::from_mode(0o777)),
+        ),
         ("chown", chown(&declared, Some(SOMEBODY), None)),
         ("link", fs::hard_link(&declared, tree.join("link"))),
-        ("symlink", std::os::unix::fs::symlink("x", tree.join("link"))),
+        (
+            "symlink",
+            std::os::unix::fs::symlink("x", tree.join("link")),
+        ),
         (
             "setxattr",
             rustix::fs::setxattr(&declared, "user.x", b"x", rustix::fs::XattrFlags::empty())
@@ -309,7 +323,12 @@ impl Hostile {
         let descriptors = [theirs.as_fd()];
         ensure!(control.push(SendAncillaryMessage::ScmRights(&descriptors)));
         let socket = self.socket.as_ref().context("ended")?;
-        sendmsg(socket, &[IoSlice::new(b"C")], &mut control, SendFlags::empty())?;
+        sendmsg(
+            socket,
+            &[IoSlice::new(b"C")],
+            &mut control,
+            SendFlags::empty(),
+        )?;
         ours.set_read_timeout(Some(SOON))?;
         Ok(ours)
     }
@@ -391,8 +410,13 @@ fn the_process_that_writes_refuses_what_no_declaration_says() -> Result<()> {
     };
     let (kind, reason, _) = hostile.refused(&declare("0".repeat(64)))?;
     ensure!(kind == Kind::Stale && reason == "stale-declaration");
-    let snapshot = declare::load(&scene.policies(), Path::new("/"), None, &declare::Holds::new())
-        .map_err(|rejected| anyhow::Error::msg(rejected.to_string()))?;
+    let snapshot = declare::load(
+        &scene.policies(),
+        Path::new("/"),
+        None,
+        &declare::Holds::new(),
+    )
+    .map_err(|rejected| anyhow::Error::msg(rejected.to_string()))?;
     let seal = restore::seal(&snapshot);
     ensure!(hostile.ask(&declare(seal.clone()))? == Answer::Declared);
 
@@ -401,12 +425,48 @@ fn the_process_that_writes_refuses_what_no_declaration_says() -> Result<()> {
         (Kind::Refused, heal("/etc/passwd".into())),
         (Kind::Refused, heal(scene.tree().join("../tree/a.conf"))),
         (Kind::Refused, heal(scene.tree())),
-        (Kind::Stale, Heal { version: "2.0.0".to_owned(), ..a() }),
-        (Kind::Stale, Heal { policy: "q".to_owned(), ..a() }),
-        (Kind::Stale, Heal { digest: Some(blake3::hash(b"evil\n").to_string()), ..a() }),
-        (Kind::Stale, Heal { digest: None, ..a() }),
-        (Kind::Tried, Heal { action: "remove".to_owned(), ..a() }),
-        (Kind::Tried, Heal { action: "\u{1b}[2J".to_owned(), ..a() }),
+        (
+            Kind::Stale,
+            Heal {
+                version: "2.0.0".to_owned(),
+                ..a()
+            },
+        ),
+        (
+            Kind::Stale,
+            Heal {
+                policy: "q".to_owned(),
+                ..a()
+            },
+        ),
+        (
+            Kind::Stale,
+            Heal {
+                digest: Some(blake3::hash(b"evil\n").to_string()),
+                ..a()
+            },
+        ),
+        (
+            Kind::Stale,
+            Heal {
+                digest: None,
+                ..a()
+            },
+        ),
+        (
+            Kind::Tried,
+            Heal {
+                action: "remove".to_owned(),
+                ..a()
+            },
+        ),
+        (
+            Kind::Tried,
+            Heal {
+                action: "\u{1b}[2J".to_owned(),
+                ..a()
+            },
+        ),
     ];
     for (expected, request) in refusals {
         let request = Request::Heal(request);
@@ -605,8 +665,14 @@ fn without(scene: &Scene, names: &[&str], arguments: &[&str]) -> Result<Agent> {
         .arg(&ready)
         .args(arguments);
     let agent = Agent::spawn(command)?;
-    until(SOON, || if ready.exists() { Ok(()) } else { Err("not ready") })
-        .map_err(|why| anyhow::Error::msg(format!("{why}\n{}", agent.all())))?;
+    until(SOON, || {
+        if ready.exists() {
+            Ok(())
+        } else {
+            Err("not ready")
+        }
+    })
+    .map_err(|why| anyhow::Error::msg(format!("{why}\n{}", agent.all())))?;
     Ok(agent)
 }
 
@@ -683,7 +749,9 @@ fn without_a_capability_what_it_is_for_fails_and_says_so() -> Result<()> {
         skip(test, "setpriv (util-linux) is not there");
         return Ok(());
     }
-    let restorers = CAPABILITIES.iter().filter(|each| each.part == Part::Restorer);
+    let restorers = CAPABILITIES
+        .iter()
+        .filter(|each| each.part == Part::Restorer);
     let names: Vec<&str> = restorers.map(|each| each.name).collect();
     let mut shown: Vec<&str> = LOSSES.iter().map(|loss| loss.name).collect();
     ensure!(names.len() == shown.len() && names.iter().all(|name| shown.contains(name)));
@@ -708,7 +776,10 @@ fn without_a_capability_what_it_is_for_fails_and_says_so() -> Result<()> {
             row.context("no row")?.without
         );
         ensure!(agent.errors().contains(&sentence), "{}", what(&agent));
-        eprintln!("without {}: {} ({})", loss.name, failed["message"], failed["reason"]);
+        eprintln!(
+            "without {}: {} ({})",
+            loss.name, failed["message"], failed["reason"]
+        );
         ensure!(agent.stop()?.success());
         // With it, the same is put back.
         let scene = declared()?;
@@ -759,14 +830,23 @@ fn without_what_the_detector_holds_it_sees_less_and_says_so() -> Result<()> {
         let agent = without(&scene, &[name, "CAP_SYS_ADMIN"], &[])?;
         let errors = agent.errors();
         ensure!(errors.contains("degraded: no probes"), "{name}: {errors}");
-        ensure!(errors.contains(&format!("degraded: without {name} no probes")), "{errors}");
+        ensure!(
+            errors.contains(&format!("degraded: without {name} no probes")),
+            "{errors}"
+        );
         ensure!(agent.stop()?.success());
     }
     let open = scene(0o600)?;
     let agent = without(&open, &["CAP_DAC_READ_SEARCH", "CAP_DAC_OVERRIDE"], &SCAN)?;
     let seen = agent.event(0, "config.drift.detected", &open.at("f"))?;
     ensure!(seen["drift"] == serde_json::json!(["unreadable"]), "{seen}");
-    ensure!(agent.errors().contains("degraded: without CAP_DAC_READ_SEARCH"), "{}", agent.errors());
+    ensure!(
+        agent
+            .errors()
+            .contains("degraded: without CAP_DAC_READ_SEARCH"),
+        "{}",
+        agent.errors()
+    );
     ensure!(agent.stop()?.success());
 
     for (names, expected) in [(&["CAP_SYS_PTRACE"][..], false), (&[], true)] {
@@ -776,7 +856,10 @@ fn without_what_the_detector_holds_it_sees_less_and_says_so() -> Result<()> {
         fs::write(scene.at("f"), "evil\n")?;
         let seen = agent.event(mark, "config.drift.detected", &scene.at("f"))?;
         ensure!(seen["actor"]["pid"] == std::process::id(), "{seen}");
-        ensure!(seen["actor"]["exe"].is_string() == expected, "{names:?}: {seen}");
+        ensure!(
+            seen["actor"]["exe"].is_string() == expected,
+            "{names:?}: {seen}"
+        );
         ensure!(agent.stop()?.success());
     }
     Ok(())

@@ -193,7 +193,10 @@ impl Report {
         for other in other_sensors {
             match &other.refused {
                 Some(Reason { reason, message }) => {
-                    line("", &format_args!("not {}: {reason}: {message}", other.sensor));
+                    line(
+                        "",
+                        &format_args!("not {}: {reason}: {message}", other.sensor),
+                    );
                 }
                 None => line(
                     "",
@@ -323,7 +326,8 @@ mod tests {
     #[test]
     fn without_probes_the_reason_and_what_to_do_are_told() {
         let refused = || Err(Refused::NotAllowed(io::Error::from_raw_os_error(1)));
-        let tried = [Sensor::Btf, Sensor::Tracepoint].map(|sensor| Verdict::new(sensor, &refused()));
+        let tried =
+            [Sensor::Btf, Sensor::Tracepoint].map(|sensor| Verdict::new(sensor, &refused()));
         let report = Report::new(machine(), tried.into());
         let table = report.table();
         for said in [
@@ -376,7 +380,10 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["sensor"], "tracepoint");
         assert!(json["refused"].is_null());
-        assert_eq!(json["other_sensors"][0]["refused"]["reason"], "no-functions");
+        assert_eq!(
+            json["other_sensors"][0]["refused"]["reason"],
+            "no-functions"
+        );
         let table = report.table();
         assert!(
             table.contains("not btf: no-functions: no program can be attached to this kernel's functions: not here"),

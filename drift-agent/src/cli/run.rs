@@ -283,7 +283,11 @@ fn recover(restorer: &Restorer, store: &Store) -> bool {
 }
 
 /// What the policy folder declares now. Versions that it has changed while no agent ran are changed first, whole or not at all.
-fn look(restorer: &Restorer, store: &Store, settings: &Settings) -> (Result<Snapshot, Rejected>, Basis) {
+fn look(
+    restorer: &Restorer,
+    store: &Store,
+    settings: &Settings,
+) -> (Result<Snapshot, Rejected>, Basis) {
     let (policies, mode) = (&settings.policies, settings.mode);
     let (outcome, basis) = store.look(policies, Path::new("/"), mode);
     let Ok(snapshot) = &outcome else {

@@ -58,9 +58,10 @@ fn said(status: &RestrictionStatus) -> Result<String, String> {
             kernel_abi,
         } => match status.ruleset {
             RulesetStatus::NotEnforced => Err("this kernel's Landlock has none of it".to_owned()),
-            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => {
-                Ok(format!("ABI {}", kernel_abi.unwrap_or(effective_abi as i32)))
-            }
+            RulesetStatus::FullyEnforced | RulesetStatus::PartiallyEnforced => Ok(format!(
+                "ABI {}",
+                kernel_abi.unwrap_or(effective_abi as i32)
+            )),
         },
         LandlockStatus::NotEnabled => Err(
             "this kernel has Landlock, and it is not among its security modules (lsm=landlock,…)"

@@ -38,7 +38,12 @@ fn beneath(folder: &OwnedFd, owner: u32, depth: usize) -> io::Result<()> {
         if matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
-        match one(folder.as_fd(), std::ffi::OsStr::from_bytes(name.to_bytes()), owner, depth) {
+        match one(
+            folder.as_fd(),
+            std::ffi::OsStr::from_bytes(name.to_bytes()),
+            owner,
+            depth,
+        ) {
             // Somebody has removed it meanwhile.
             Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             other => other?,
@@ -47,12 +52,7 @@ fn beneath(folder: &OwnedFd, owner: u32, depth: usize) -> io::Result<()> {
     Ok(())
 }
 
-fn one(
-    folder: BorrowedFd<'_>,
-    name: &std::ffi::OsStr,
-    owner: u32,
-    depth: usize,
-) -> io::Result<()> {
+fn one(folder: BorrowedFd<'_>, name: &std::ffi::OsStr, owner: u32, depth: usize) -> io::Result<()> {
     let stat = statat(folder, name, AtFlags::SYMLINK_NOFOLLOW)?;
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;

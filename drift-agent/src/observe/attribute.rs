@@ -12,7 +12,6 @@ use drift_common::policy::MAX_VALUE;
 use rustix::{
     fs::{fgetxattr, lgetxattr},
     io::Errno,
-
 };
 
 use crate::{confine::sees_trusted, declare::Attribute};

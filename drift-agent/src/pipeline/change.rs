@@ -63,7 +63,9 @@ impl Pipeline {
         if self.switching.is_some() {
             // What is held may become something else by what is under way: nothing is remembered of this look.
             self.again = true;
-            let (_, basis) = self.store.look_with(folder, root, mode, &self.store.holds());
+            let (_, basis) = self
+                .store
+                .look_with(folder, root, mode, &self.store.holds());
             return Ok(basis);
         }
         let (outcome, mut basis) = self.store.look(folder, root, mode);

@@ -171,10 +171,7 @@ impl Pipeline {
             add(Lack::NoHistory, "no history is kept".to_owned());
         }
         if let restore::Asked::Gone(why) = self.restorer.asked() {
-            add(
-                Lack::NoRestorer,
-                format!("nothing can be put back: {why}"),
-            );
+            add(Lack::NoRestorer, format!("nothing can be put back: {why}"));
         }
         reasons
     }

@@ -244,7 +244,9 @@ impl Attaching<'_> {
         let mut places = Vec::with_capacity(hook.places.len());
         for place in hook.places {
             let fate = match *place {
-                Place::Begin(function) | Place::End(function) => self.function(hook, *place, function)?,
+                Place::Begin(function) | Place::End(function) => {
+                    self.function(hook, *place, function)?
+                }
                 Place::Raw(name) => self.raw(hook, name)?,
                 Place::Tracepoint(category, name) => {
                     let Some(tracefs) = tracefs else {
@@ -308,7 +310,9 @@ impl Attaching<'_> {
         program
             .load()
             .map_err(|error| denied(&error, hook.program))?;
-        let link = program.attach(name).and_then(|link| program.take_link(link));
+        let link = program
+            .attach(name)
+            .and_then(|link| program.take_link(link));
         raw_fate(link.map(|link| self.links.raw.push(link)))
     }
 
@@ -365,7 +369,10 @@ fn nowhere(tried: &Tried) -> String {
     match refused {
         Some(why) => why,
         None if tried.hook.is_on_function() => "its function is not in this kernel".to_owned(),
-        None => "none of its places is in this kernel, which must be built with CONFIG_FTRACE_SYSCALLS".to_owned(),
+        None => {
+            "none of its places is in this kernel, which must be built with CONFIG_FTRACE_SYSCALLS"
+                .to_owned()
+        }
     }
 }
 

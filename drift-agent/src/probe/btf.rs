@@ -53,7 +53,9 @@ pub enum BtfError {
         parameter: String,
         expected: String,
     },
-    #[error("function `{name}` of this kernel has parameters that take more places than can be read")]
+    #[error(
+        "function `{name}` of this kernel has parameters that take more places than can be read"
+    )]
     Places { name: String },
     #[error("function `{name}` of this kernel returns nothing that tells whether it succeeded")]
     Returns { name: String },

@@ -34,11 +34,7 @@ pub struct Hook {
 }
 
 impl Hook {
-    const fn new(
-        program: &'static str,
-        places: &'static [Place],
-        sees: &'static str,
-    ) -> Hook {
+    const fn new(program: &'static str, places: &'static [Place], sees: &'static str) -> Hook {
         Hook {
             program,
             places,
@@ -69,10 +65,7 @@ impl Hook {
     /// Whether its place is a function of the kernel.
     #[must_use]
     pub fn is_on_function(&self) -> bool {
-        matches!(
-            self.places.first(),
-            Some(Place::Begin(_) | Place::End(_))
-        )
+        matches!(self.places.first(), Some(Place::Begin(_) | Place::End(_)))
     }
 }
 

@@ -106,7 +106,10 @@ mod tests {
         here.read_exact(&mut read).expect("read");
         assert_eq!(&read, b"hello");
         let (message, descriptor) = receive(&other).expect("read").expect("a message");
-        assert_eq!((message.as_slice(), descriptor.is_none()), (&b"plain"[..], true));
+        assert_eq!(
+            (message.as_slice(), descriptor.is_none()),
+            (&b"plain"[..], true)
+        );
         drop(one);
         assert!(receive(&other).expect("the end").is_none());
     }

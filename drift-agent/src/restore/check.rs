@@ -166,9 +166,13 @@ mod tests {
             "what it came from is in the folder no more"
         );
         let mut made = journal("/etc/f", file(b"new"));
-        made.directories = vec![Directory { path: "/etc".into() }];
+        made.directories = vec![Directory {
+            path: "/etc".into(),
+        }];
         assert_eq!(explains(None, Some(&to), &made), Ok(()));
-        made.directories = vec![Directory { path: "/srv".into() }];
+        made.directories = vec![Directory {
+            path: "/srv".into(),
+        }];
         assert_eq!(explains(None, Some(&to), &made), Err(Path::new("/srv")));
     }
 }

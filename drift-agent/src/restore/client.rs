@@ -380,7 +380,13 @@ impl Restorer {
                 );
             }
             let answer = self.ask(request)?;
-            let is_stale = matches!(&answer, Answer::Failed { kind: Kind::Stale, .. });
+            let is_stale = matches!(
+                &answer,
+                Answer::Failed {
+                    kind: Kind::Stale,
+                    ..
+                }
+            );
             if is_last || !is_stale {
                 return Ok(answer);
             }
@@ -505,7 +511,8 @@ impl Inner {
         let end = Instant::now() + PATIENCE;
         while self.at_work.is_none() {
             if !self.is_asked_for {
-                self.start().map_err(|error| Some(Unable::gone(error.to_string())))?;
+                self.start()
+                    .map_err(|error| Some(Unable::gone(error.to_string())))?;
             }
             if let Err(error) = self.hear(end) {
                 let why = self.why.take();
@@ -563,7 +570,11 @@ impl Inner {
                 });
             }
             (Some((&ENDED, pid)), _) => {
-                if self.at_work.as_ref().is_some_and(|it| it.pid == number(pid)) {
+                if self
+                    .at_work
+                    .as_ref()
+                    .is_some_and(|it| it.pid == number(pid))
+                {
                     self.lost(&io::ErrorKind::UnexpectedEof.into());
                 }
             }

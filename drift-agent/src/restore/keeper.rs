@@ -121,9 +121,8 @@ impl Keeper<'_> {
             Err(Errno::INTR) => return Ok([false; 3]),
             other => other?,
         };
-        let happened = |source: Option<&PollFd<'_>>| {
-            source.is_some_and(|source| !source.revents().is_empty())
-        };
+        let happened =
+            |source: Option<&PollFd<'_>>| source.is_some_and(|source| !source.revents().is_empty());
         Ok([0, 1, 2].map(|index| happened(sources.get(index))))
     }
 
@@ -240,7 +239,10 @@ impl Keeper<'_> {
                 tv_sec: i64::try_from(left.as_secs())?,
                 tv_nsec: left.subsec_nanos().into(),
             };
-            match poll(&mut [PollFd::new(&at_work.ends, PollFlags::IN)], Some(&most)) {
+            match poll(
+                &mut [PollFd::new(&at_work.ends, PollFlags::IN)],
+                Some(&most),
+            ) {
                 Ok(_) | Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }

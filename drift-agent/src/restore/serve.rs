@@ -189,9 +189,7 @@ impl Server {
             mode,
             ..
         } = &self.settings;
-        let (outcome, mut basis) = self
-            .store
-            .look_with(policies, Path::new("/"), *mode, holds);
+        let (outcome, mut basis) = self.store.look_with(policies, Path::new("/"), *mode, holds);
         let why = match outcome {
             Ok(snapshot) => match sealed(snapshot, asked) {
                 Ok(sealed) => {
@@ -204,7 +202,10 @@ impl Server {
                     }
                     return Ok(sealed);
                 }
-                Err(_) => "the policy folder says something else than the detecting process has read".to_owned(),
+                Err(_) => {
+                    "the policy folder says something else than the detecting process has read"
+                        .to_owned()
+                }
             },
             Err(rejected) => rejected.plain().to_string(),
         };
@@ -259,7 +260,9 @@ impl Server {
             return Err(Refusal::refused(format!("{shown} is only watched")));
         }
         if digest(declared) != asked.digest {
-            return Err(Refusal::stale(format!("{shown} is declared with another content")));
+            return Err(Refusal::stale(format!(
+                "{shown} is declared with another content"
+            )));
         }
         let observed = observe(&self.host, declared, None, &mut |_| {});
         let out_of_reach = compare::attribute::out_of_reach(declared, &observed);
@@ -281,11 +284,7 @@ impl Server {
             Ok(healed) => Ok(Answer::Healed {
                 notes: healed.notes,
             }),
-            Err(error) => Err(Refusal::new(
-                Kind::Tried,
-                error.reason(),
-                error.to_string(),
-            )),
+            Err(error) => Err(Refusal::new(Kind::Tried, error.reason(), error.to_string())),
         }
     }
 
@@ -298,7 +297,9 @@ impl Server {
         let old = &declared.snapshot;
         // After a restart it may have happened already.
         if switch::moved(old, &new.snapshot) != moves {
-            return Err(Refusal::stale("other versions would change than was asked for"));
+            return Err(Refusal::stale(
+                "other versions would change than was asked for",
+            ));
         }
         // An earlier change that is not over is brought to its end first.
         self.believe()

@@ -26,7 +26,12 @@ pub(super) fn vouch(state: &Path, identity: &Hash) -> io::Result<()> {
     if is_vouched(state, identity)? {
         return Ok(());
     }
-    Ok(setxattr(state, name(), identity.as_bytes(), XattrFlags::empty())?)
+    Ok(setxattr(
+        state,
+        name(),
+        identity.as_bytes(),
+        XattrFlags::empty(),
+    )?)
 }
 
 /// Whether it is.

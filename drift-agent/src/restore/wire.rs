@@ -207,7 +207,10 @@ mod tests {
             assert!(request(&bytes[..end]).is_err(), "cut off at {end}");
         }
         let body = |json: &str| {
-            let mut bytes = u32::try_from(json.len()).expect("short").to_le_bytes().to_vec();
+            let mut bytes = u32::try_from(json.len())
+                .expect("short")
+                .to_le_bytes()
+                .to_vec();
             bytes.extend_from_slice(json.as_bytes());
             request(&bytes)
         };

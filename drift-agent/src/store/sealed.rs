@@ -69,10 +69,7 @@ pub(crate) mod path_form {
 
     use super::PathForm;
 
-    pub(crate) fn serialize<S: Serializer>(
-        path: &Path,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
         PathForm::from(path).serialize(serializer)
     }
 

@@ -80,7 +80,13 @@ impl Prototype<'_, '_> {
         };
         let found = self.btf.plain(self.parameters[index].1)?;
         let expected = match to {
-            Some(to) if self.pointee(found)?.is_some_and(|(_, name)| name == to.as_bytes()) => None,
+            Some(to)
+                if self
+                    .pointee(found)?
+                    .is_some_and(|(_, name)| name == to.as_bytes()) =>
+            {
+                None
+            }
             Some(to) => Some(format!("a pointer to struct `{to}`")),
             None if found.kind == INT && found.size_or_type == 4 => None,
             None => Some("an int".to_owned()),

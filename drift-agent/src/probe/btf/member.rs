@@ -109,12 +109,12 @@ impl Btf<'_> {
                 let inner = self.find(self.plain(id)?, name, depth + 1)?;
                 if let Some(inner) = inner {
                     return Ok(Some(Member {
-                        offset: (bits / 8).checked_add(inner.offset).ok_or(
-                            BtfError::Outside {
+                        offset: (bits / 8)
+                            .checked_add(inner.offset)
+                            .ok_or(BtfError::Outside {
                                 name: String::new(),
                                 member: String::new(),
-                            },
-                        )?,
+                            })?,
                         id: inner.id,
                     }));
                 }
