@@ -1,27 +1,23 @@
 //! The detector's end: what is to be put back is asked for here, and whoever asks waits for the outcome.
 
+mod at_work;
+
 use std::{
     collections::BTreeSet,
     fmt, io,
-    os::{fd::OwnedFd, unix::net::UnixStream},
-    process::Child,
+    os::fd::OwnedFd,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use drift_common::escape;
-use rustix::{
-    event::{PollFd, PollFlags, Timespec, poll},
-    io::Errno,
-};
-
+use self::at_work::{Inner, Keeper, Unable, exchange, unexpected, wait};
 use super::{
     channel, held,
-    keeper::{ENDED, FAILED, READY, START, STARTED, UNREADY},
-    process::{Role, Settings, command},
+    keeper::{READY, UNREADY},
+    process::Settings,
     seal,
     serve::digest,
-    wire::{self, Answer, Heal, Held, Kind, MOST_ANSWER, MOST_REQUEST, Recovered, Request},
+    wire::{Answer, Heal, Kind, Recovered, Request},
 };
 use crate::{
     declare::{Declared, Mode, Snapshot},
@@ -70,53 +66,6 @@ pub enum Asked {
     AtWork(u32),
     /// It has ended, or cannot be started: why.
     Gone(String),
-}
-
-struct Inner {
-    /// `Err`: there can be none, and why.
-    keeper: Result<Keeper, String>,
-    at_work: Option<AtWork>,
-    /// How many there have been.
-    count: u64,
-    /// Since the last one has ended.
-    is_asked_for: bool,
-    /// Why there is none.
-    why: Option<String>,
-    /// What is declared.
-    wanted: Option<(Vec<Held>, String)>,
-}
-
-struct Keeper {
-    child: Child,
-    socket: OwnedFd,
-}
-
-/// A restorer that has begun.
-struct AtWork {
-    pid: u32,
-    /// `None`: it was not asked yet.
-    recovered: Option<Recovered>,
-    /// Takes connections.
-    socket: OwnedFd,
-    /// Those that nobody uses.
-    free: Vec<UnixStream>,
-    /// The digest of what it has been told is declared.
-    declared: Option<String>,
-}
-
-/// Why nothing was asked.
-struct Unable {
-    reason: &'static str,
-    message: String,
-}
-
-impl Unable {
-    fn gone(message: impl Into<String>) -> Self {
-        Self {
-            reason: NONE,
-            message: message.into(),
-        }
-    }
 }
 
 impl fmt::Debug for Restorer {
@@ -430,238 +379,6 @@ const TRIES: u32 = 3;
 
 /// Of what comes back without a restorer.
 const NONE: &str = "no-restorer";
-
-impl Keeper {
-    /// And the socket on which the ready file is asked for.
-    fn start(settings: &Settings) -> io::Result<(Self, OwnedFd)> {
-        let (ours, theirs) = channel::messages()?;
-        let (ready, asked) = channel::messages()?;
-        let mut command = command(Role::Keeper, settings, theirs)?;
-        let keeper = Self {
-            child: command.stdout(asked).spawn()?,
-            socket: ours,
-        };
-        Ok((keeper, ready))
-    }
-}
-
-impl Inner {
-    /// There is one, and it has what is declared. Its thread group, in the initial pid name space.
-    fn ready(&mut self) -> Result<u32, Unable> {
-        for _ in 0..TRIES {
-            let tgid = match self.begun() {
-                Ok(tgid) => tgid,
-                Err(Some(unable)) => return Err(unable),
-                Err(None) => continue,
-            };
-            let Some((holds, seal)) = self.wanted.clone() else {
-                return Ok(tgid);
-            };
-            let Some(at_work) = &mut self.at_work else {
-                continue;
-            };
-            if at_work.declared.as_ref() == Some(&seal) {
-                return Ok(tgid);
-            }
-            let request = Request::Declare {
-                holds,
-                seal: seal.clone(),
-            };
-            match at_work.ask(&request) {
-                Ok(Answer::Declared) => {
-                    at_work.declared = Some(seal);
-                    return Ok(tgid);
-                }
-                Ok(Answer::Failed {
-                    reason, message, ..
-                }) => {
-                    return Err(Unable {
-                        reason: known(&reason),
-                        message,
-                    });
-                }
-                Ok(other) => return Err(Unable::gone(unexpected(&other))),
-                Err(error) => self.lost(&error),
-            }
-        }
-        Err(Unable::gone(self.why.clone().unwrap_or_default()))
-    }
-
-    fn connection(&mut self) -> Result<(UnixStream, u64), Unable> {
-        let connection = match &mut self.at_work {
-            Some(at_work) => at_work.connection(),
-            None => Err(io::ErrorKind::NotConnected.into()),
-        };
-        connection
-            .map(|connection| (connection, self.count))
-            .map_err(|error| {
-                self.lost(&error);
-                Unable::gone(self.why.clone().unwrap_or_default())
-            })
-    }
-
-    fn lost(&mut self, error: &io::Error) {
-        self.at_work = None;
-        self.is_asked_for = false;
-        self.why = Some(format!("the restorer has ended ({error})"));
-    }
-
-    /// There is one, and it has said what it has found: its thread group. `Err(None)`: it has ended meanwhile.
-    fn begun(&mut self) -> Result<u32, Option<Unable>> {
-        let end = Instant::now() + PATIENCE;
-        while self.at_work.is_none() {
-            if !self.is_asked_for {
-                self.start()
-                    .map_err(|error| Some(Unable::gone(error.to_string())))?;
-            }
-            if let Err(error) = self.hear(end) {
-                let why = self.why.take();
-                let why = why.unwrap_or_else(|| format!("the restorer has not begun ({error})"));
-                self.why = Some(why.clone());
-                return Err(Some(Unable::gone(why)));
-            }
-        }
-        let is_next = self.count > 1;
-        let Some(at_work) = &mut self.at_work else {
-            return Err(None);
-        };
-        match at_work.greet(is_next) {
-            Ok(tgid) => Ok(tgid),
-            Err(error) => {
-                self.lost(&error);
-                Err(None)
-            }
-        }
-    }
-
-    fn start(&mut self) -> io::Result<()> {
-        channel::send(&self.keeper()?.socket, &[START], None)?;
-        self.is_asked_for = true;
-        Ok(())
-    }
-
-    fn keeper(&self) -> io::Result<&Keeper> {
-        self.keeper
-            .as_ref()
-            .map_err(|why| io::Error::other(why.clone()))
-    }
-
-    /// One message of the keeper.
-    fn hear(&mut self, end: Instant) -> io::Result<()> {
-        let socket = &self.keeper()?.socket;
-        wait(socket, end)?;
-        let Some((message, descriptor)) = channel::receive(socket)? else {
-            let why = "the process that starts the restorer has ended".to_owned();
-            self.at_work = None;
-            self.keeper = Err(why.clone());
-            return Err(io::Error::other(why));
-        };
-        let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_le_bytes);
-        match (message.split_first(), descriptor) {
-            (Some((&STARTED, pid)), Some(socket)) => {
-                self.count += 1;
-                self.why = None;
-                self.at_work = Some(AtWork {
-                    pid: number(pid),
-                    recovered: None,
-                    socket,
-                    free: Vec::new(),
-                    declared: None,
-                });
-            }
-            (Some((&ENDED, pid)), _) => {
-                if self
-                    .at_work
-                    .as_ref()
-                    .is_some_and(|it| it.pid == number(pid))
-                {
-                    self.lost(&io::ErrorKind::UnexpectedEof.into());
-                }
-            }
-            (Some((&FAILED, why)), _) => {
-                self.is_asked_for = false;
-                let why = escape::printable(&String::from_utf8_lossy(why)).into_owned();
-                self.why = Some(why.clone());
-                return Err(io::Error::other(why));
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-}
-
-impl AtWork {
-    /// A restorer has begun: what has it found? Its thread group. `is_next`: it has taken the place of another, and nobody asks for that but this.
-    fn greet(&mut self, is_next: bool) -> io::Result<u32> {
-        if let Some(recovered) = &self.recovered {
-            return Ok(recovered.tgid);
-        }
-        let recovered = match self.ask(&Request::Recovered)? {
-            Answer::Recovered(recovered) => recovered,
-            other => return Err(io::Error::other(unexpected(&other))),
-        };
-        let Recovered {
-            tgid,
-            notes,
-            left,
-            failed,
-        } = &recovered;
-        if is_next {
-            for each in notes.iter().chain(left).chain(failed) {
-                eprintln!("degraded: after the end of the restorer: {each}.");
-            }
-        }
-        let tgid = *tgid;
-        self.recovered = Some(recovered);
-        Ok(tgid)
-    }
-
-    fn connection(&mut self) -> io::Result<UnixStream> {
-        if let Some(free) = self.free.pop() {
-            return Ok(free);
-        }
-        let (ours, theirs) = channel::stream()?;
-        channel::send(&self.socket, b"C", Some(std::os::fd::AsFd::as_fd(&theirs)))?;
-        Ok(ours)
-    }
-
-    fn ask(&mut self, request: &Request) -> io::Result<Answer> {
-        let mut connection = self.connection()?;
-        let answer = exchange(&mut connection, request)?;
-        self.free.push(connection);
-        Ok(answer)
-    }
-}
-
-fn exchange(connection: &mut UnixStream, request: &Request) -> io::Result<Answer> {
-    wire::send(connection, request, MOST_REQUEST)?;
-    wire::receive(connection, MOST_ANSWER)?
-        .ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
-}
-
-/// Waits until there is something to read.
-fn wait(socket: &OwnedFd, end: Instant) -> io::Result<()> {
-    loop {
-        let left = end.saturating_duration_since(Instant::now());
-        let most = Timespec {
-            tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: left.subsec_nanos().into(),
-        };
-        match poll(&mut [PollFd::new(socket, PollFlags::IN)], Some(&most)) {
-            Ok(0) => return Err(io::ErrorKind::TimedOut.into()),
-            Ok(_) => return Ok(()),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-}
-
-fn unexpected(answer: &Answer) -> String {
-    let Answer::Failed { message, .. } = answer else {
-        return "the restorer has answered something else than was asked".to_owned();
-    };
-    message.clone()
-}
 
 /// A reason as records have it: one of a set that is closed, for both ends are the same program.
 fn known(reason: &str) -> &'static str {
