@@ -19,6 +19,10 @@ pub mod compare;
 
 pub mod heal;
 
+pub mod reload;
+
+pub mod stop;
+
 pub mod switch;
 
 pub mod confine;

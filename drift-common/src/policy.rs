@@ -73,10 +73,12 @@ pub use expect::{
     HardLinks, Heed, MAX_SIZE, Redact, Severity, with_unix_line_ends, without_final_newline,
 };
 pub use globs::Globs;
-pub use guard::{Backoff, Fight, Guard, MassDrift, Mode, OnRemove};
+pub use guard::{
+    Backoff, ClockTime, Days, Evidence, Fight, Guard, MassDrift, Mode, OnRemove, Window, WindowKind,
+};
 pub use parse::{API_VERSION, is_name, parse};
 pub use problem::{Problem, Problems};
-pub use reload::{AfterHeal, Signal, Whom};
+pub use reload::{AfterHeal, Endpoint, Method, Signal, Whom};
 pub use render::render;
 pub use requirement::{Dependency, Environment, Variable};
 pub use schema::schema;
@@ -100,6 +102,7 @@ pub struct Policy {
     pub mode: Mode,
     pub on_remove: OnRemove,
     pub guard: Guard,
+    pub evidence: Evidence,
 }
 
 /// One document of a policy file.

@@ -34,7 +34,7 @@ pub struct Capability {
 }
 
 /// All that are used.
-pub const CAPABILITIES: [Capability; 15] = [
+pub const CAPABILITIES: [Capability; 16] = [
     Capability {
         name: "CAP_BPF",
         set: CapabilitySet::BPF,
@@ -111,6 +111,13 @@ pub const CAPABILITIES: [Capability; 15] = [
         part: Part::Restorer,
         purpose: "set trusted and security attributes (system calls beside that are denied)",
         without: "trusted and security attributes are not put back",
+    },
+    Capability {
+        name: "CAP_KILL",
+        set: CapabilitySet::KILL,
+        part: Part::Restorer,
+        purpose: "send signals to programs of other users after a heal",
+        without: "programs of other users get no signal",
     },
     Capability {
         name: "CAP_SETPCAP",

@@ -125,6 +125,7 @@ fn a_folder_becomes_a_snapshot() {
             digest: policy.digest,
             mode: Mode::Heal,
             guard: Guard::default(),
+            evidence: Evidence::default(),
         }
     );
     let paths: Vec<&Path> = files.iter().map(|file| &*file.path).collect();

@@ -20,9 +20,10 @@ use super::{
     wire::{Answer, Heal, Kind, Recovered, Request},
 };
 use crate::{
-    declare::{Declared, Mode, Snapshot},
+    declare::{AfterHeal, Declared, Mode, Snapshot},
     heal::{Action, HealError, Healed},
     probe::Watch,
+    reload::{Came, ReloadError},
     settings,
     store::{Holding, Moved, Store},
     switch::{SwitchError, Switched},
@@ -83,6 +84,7 @@ impl Restorer {
             state: settings.state.clone(),
             mode: settings.mode,
             ready_file: settings.ready_file.clone(),
+            commands: settings.allowed_commands.clone(),
         };
         let (keeper, ready) = match Keeper::start(&settings) {
             Ok((keeper, ready)) => (Ok(keeper), Some(Mutex::new(ready))),
@@ -203,6 +205,43 @@ impl Restorer {
         }
     }
 
+    /// Lets programs take in what was put back: one after the other. Blocking, for as long as they may take.
+    pub fn after_heal(&self, policy: &str, actions: &[AfterHeal]) -> Vec<Came> {
+        let one = |action: &AfterHeal| {
+            let request = Request::AfterHeal {
+                policy: policy.to_owned(),
+                action: action.to_string(),
+            };
+            let start = Instant::now();
+            let failed = |reason, message, took| Came {
+                action: action.clone(),
+                result: Err(ReloadError::Restorer { reason, message }),
+                output: Vec::new(),
+                took,
+            };
+            match self.ask_once(&request) {
+                Ok(Answer::AfterHealed(came)) => match came.result {
+                    Ok(done) => Came {
+                        action: action.clone(),
+                        result: Ok(done),
+                        output: came.output,
+                        took: came.took,
+                    },
+                    Err((reason, message)) => Came {
+                        output: came.output,
+                        ..failed(known(&reason), message, came.took)
+                    },
+                },
+                Ok(Answer::Failed {
+                    reason, message, ..
+                }) => failed(known(&reason), message, start.elapsed()),
+                Ok(other) => failed(NONE, unexpected(&other), start.elapsed()),
+                Err(unable) => failed(unable.reason, unable.message, start.elapsed()),
+            }
+        };
+        actions.iter().map(one).collect()
+    }
+
     /// Makes what `new` declares of the policies that move, whole or not at all. Blocking.
     ///
     /// # Errors
@@ -245,6 +284,8 @@ impl Restorer {
                     notes: switched.notes,
                     is_unfinished: switched.is_unfinished,
                     amiss: switched.amiss.into_iter().map(|amiss| amiss.0).collect(),
+                    first: switched.first.map(|first| first.0),
+                    after: after(new, &switched.after),
                 })
             }
             Ok(Answer::Failed {
@@ -346,10 +387,20 @@ impl Restorer {
         }
     }
 
+    /// What happens once: a restorer that ends meanwhile may have done it.
+    fn ask_once(&self, request: &Request) -> Result<Answer, Unable> {
+        self.declared();
+        self.asks(request, 1)
+    }
+
     /// One question, one answer. Asked again of the next restorer, where one ends meanwhile: each can be done twice without harm.
     fn ask(&self, request: &Request) -> Result<Answer, Unable> {
+        self.asks(request, TRIES)
+    }
+
+    fn asks(&self, request: &Request, tries: u32) -> Result<Answer, Unable> {
         let mut why = String::new();
-        for _ in 0..TRIES {
+        for _ in 0..tries {
             let (mut connection, count) = {
                 let mut inner = self.inner();
                 // What a restorer is asked that has taken the place of another.
@@ -372,6 +423,19 @@ impl Restorer {
         }
         Err(Unable::gone(why))
     }
+}
+
+/// What the restorer has named, of what is declared here.
+fn after(snapshot: &Snapshot, shown: &[String]) -> Vec<AfterHeal> {
+    let mut found = Vec::new();
+    for declared in &snapshot.files {
+        for action in &declared.after_heal {
+            if shown.contains(&action.to_string()) && !found.contains(action) {
+                found.push(action.clone());
+            }
+        }
+    }
+    found
 }
 
 /// Restorers that are asked the same, one after the other.

@@ -40,6 +40,8 @@ pub(super) struct Settings {
     pub(super) state: PathBuf,
     pub(super) mode: Option<Mode>,
     pub(super) ready_file: Option<PathBuf>,
+    /// Programs that `afterHeal` may run.
+    pub(super) commands: Vec<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,7 +83,9 @@ fn begin(mut arguments: impl Iterator<Item = OsString>) -> Result<()> {
         mode,
         policies: next()?.into(),
         state: next()?.into(),
-        ready_file: next().ok().map(PathBuf::from),
+        // An empty one is none.
+        ready_file: Some(PathBuf::from(next()?)).filter(|path| !path.as_os_str().is_empty()),
+        commands: arguments.map(PathBuf::from).collect(),
     };
     set_parent_process_death_signal(Some(Signal::KILL))?;
     ensure!(
@@ -117,6 +121,7 @@ pub(super) fn command(role: Role, settings: &Settings, hears: OwnedFd) -> io::Re
         state,
         mode,
         ready_file,
+        commands,
     } = settings;
     let mut command = Command::new("/proc/self/exe");
     command
@@ -132,9 +137,11 @@ pub(super) fn command(role: Role, settings: &Settings, hears: OwnedFd) -> io::Re
         .arg(std::path::absolute(state)?)
         .stdin(hears)
         .stdout(Stdio::null());
-    if let Some(ready_file) = ready_file {
-        command.arg(std::path::absolute(ready_file)?);
-    }
+    match ready_file {
+        Some(ready_file) => command.arg(std::path::absolute(ready_file)?),
+        None => command.arg(""),
+    };
+    command.args(commands);
     // Where reports go, and with which secrets, is nothing to them.
     for (name, _) in std::env::vars_os() {
         if name.as_encoded_bytes().starts_with(b"OTEL_") {

@@ -17,7 +17,7 @@ use super::{
     process::Settings,
     seal, vouch,
     wire::{
-        self, Amiss, Answer, Heal, Held, Kind, MOST_ANSWER, MOST_REQUEST, Recovered, Request,
+        self, AfterHealed, Amiss, Answer, Heal, Held, Kind, MOST_ANSWER, MOST_REQUEST, Recovered, Request,
         Switched,
     },
 };
@@ -27,6 +27,7 @@ use crate::{
     heal,
     observe::{Host, observe},
     probe,
+    reload::{self, Allowed},
     store::{Holding, Moved, Store, identity},
     switch::{self, SwitchError},
 };
@@ -49,6 +50,8 @@ struct Server {
 struct Sealed {
     snapshot: Snapshot,
     seal: String,
+    /// What was declared before the last change of versions.
+    before: Vec<Arc<Declared>>,
 }
 
 /// Why something is not done.
@@ -157,6 +160,7 @@ impl Server {
                 moves,
                 holding,
             } => self.switch(&seal, &moves, holding),
+            Request::AfterHeal { policy, action } => self.after_heal(&policy, &action),
             Request::Sweep => {
                 let declared = self.declared();
                 sweep(&self.host, &declared.snapshot);
@@ -310,12 +314,15 @@ impl Server {
             .map_err(|error| Refusal::new(Kind::Tried, error.reason(), error.to_string()))?;
         match switch::perform(&self.host, store, old, &new.snapshot, moves, holding) {
             Ok(switched) => {
-                *declared = Arc::new(new);
+                let before = declared.snapshot.files.clone();
+                *declared = Arc::new(Sealed { before, ..new });
                 Ok(Answer::Switched(Switched {
                     written: switched.written,
                     notes: switched.notes,
                     is_unfinished: switched.is_unfinished,
                     amiss: switched.amiss.into_iter().map(Amiss).collect(),
+                    first: switched.first.map(Amiss),
+                    after: switched.after.iter().map(ToString::to_string).collect(),
                 }))
             }
             Err(error) => Err(Refusal {
@@ -333,6 +340,35 @@ impl Server {
                 message: error.to_string(),
             }),
         }
+    }
+
+    /// What a policy that is in force says is to come after a heal. A change of versions may have come from one that is in force no more: what that says was
+    /// kept with it.
+    fn after_heal(&self, policy: &str, asked: &str) -> Result<Answer, Refusal> {
+        let sealed = Arc::clone(&self.declared());
+        let files = sealed.snapshot.files.iter().chain(&sealed.before);
+        let mut actions = files
+            .filter(|declared| declared.policy.name == policy)
+            .flat_map(|declared| &declared.after_heal);
+        let action = actions.find(|action| action.to_string() == asked);
+        let action = action.ok_or_else(|| {
+            Refusal::refused(format!(
+                "{} says nothing of {}",
+                escape::name(policy),
+                escape::printable(asked)
+            ))
+        })?;
+        let allowed = Allowed {
+            commands: self.settings.commands.clone(),
+        };
+        let came = reload::perform(action, &allowed);
+        Ok(Answer::AfterHealed(AfterHealed {
+            result: came
+                .result
+                .map_err(|error| (error.reason().to_owned(), error.to_string())),
+            output: came.output,
+            took: came.took,
+        }))
     }
 
     /// What a crash has left of a change of versions is dropped, or brought to its end, as far as the policy folder says that it was one.
@@ -405,7 +441,11 @@ impl Server {
 fn sealed(snapshot: Snapshot, asked: &str) -> Result<Sealed, ()> {
     let seal = seal(&snapshot);
     if seal == asked {
-        Ok(Sealed { snapshot, seal })
+        Ok(Sealed {
+            snapshot,
+            seal,
+            before: Vec::new(),
+        })
     } else {
         log::debug!("held: {:?}", held(&snapshot));
         Err(())

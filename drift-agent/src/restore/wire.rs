@@ -6,6 +6,7 @@
 use std::{
     io::{self, Read, Write},
     path::PathBuf,
+    time::Duration,
 };
 
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -36,6 +37,8 @@ pub enum Request {
     },
     /// What an interrupted heal has left beside declared paths goes.
     Sweep,
+    /// Programs are to take in what was put back: these actions, as they are shown, of this policy.
+    AfterHeal { policy: String, action: String },
 }
 
 /// A version that is held.
@@ -73,6 +76,7 @@ pub enum Answer {
     },
     Switched(Switched),
     Swept,
+    AfterHealed(AfterHealed),
     /// Not done, or not in full; what it says of that is the outcome.
     Failed {
         /// One of a closed set.
@@ -103,6 +107,19 @@ pub struct Switched {
     pub notes: Vec<String>,
     pub is_unfinished: bool,
     pub amiss: Vec<Amiss>,
+    pub first: Option<Amiss>,
+    /// Actions that programs need to take it in, as they are shown.
+    pub after: Vec<String>,
+}
+
+/// See `reload::Came`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AfterHealed {
+    /// `Err`: the reason, and a sentence.
+    pub result: Result<String, (String, String)>,
+    pub output: Vec<u8>,
+    pub took: Duration,
 }
 
 /// A path.

@@ -51,12 +51,14 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         mode,
         on_remove,
         guard,
+        evidence,
     } = policy;
     let Guard {
         backoff,
         per_minute,
         mass_drift,
         fight,
+        windows,
     } = guard;
     head(f, "Policy", &name.value)?;
     writeln!(
@@ -66,6 +68,7 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
     )?;
     writeln!(f, "  mode: {mode}")?;
     writeln!(f, "  onRemove: {}", on_remove.name())?;
+    writeln!(f, "  evidence: {}", evidence.name())?;
     writeln!(f, "  guard:\n    backoff:")?;
     writeln!(f, "      first: {}", duration(backoff.first))?;
     writeln!(f, "      factor: {}", backoff.factor)?;
@@ -78,7 +81,7 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         writeln!(f, "      within: {}", duration(fight.within))?;
         writeln!(f, "      hold: {}", duration(fight.hold))?;
     }
-    Ok(())
+    items(f, "    windows", windows.iter().map(flow::window).collect())
 }
 
 fn render_version(f: &mut impl Write, version: &PolicyVersion) -> fmt::Result {

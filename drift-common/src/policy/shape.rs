@@ -5,8 +5,8 @@ use super::{
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
     expect::{HardLinks, Heed, Redact, Severity},
-    guard::{MassDrift, Mode, OnRemove},
-    reload::Signal,
+    guard::{Evidence, Mode, OnRemove},
+    reload::{Method, Signal},
     version::OnUnexpected,
 };
 
@@ -81,6 +81,11 @@ macro_rules! words {
     };
 }
 
+// After the macro, which it uses.
+mod guard;
+
+pub(crate) use guard::{BACKOFF, FIGHT, GUARD, MAX_HEALS, MAX_PER_MINUTE, MAX_WINDOWS, WINDOW};
+
 const NAME: Value =
     Value::Text(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$");
 const VERSION: Value = Value::Text(r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$");
@@ -109,66 +114,11 @@ pub(crate) static POLICY: Shape = Shape {
             "What becomes of paths that another version no longer declares: leave (the default) or remove.",
         ),
         may("guard", Value::Map(&GUARD), "What holds healing back."),
-    ],
-    one_of: &[],
-};
-
-pub(crate) static GUARD: Shape = Shape {
-    what: "a mapping",
-    fields: &[
         may(
-            "backoff",
-            Value::Map(&BACKOFF),
-            "How long a path is left alone after it was healed.",
+            "evidence",
+            words!(Evidence),
+            "What is kept of what healing takes away: content (the default) or none.",
         ),
-        may(
-            "perMinute",
-            Value::Number(0, MAX_PER_MINUTE),
-            "Heals of the policy's files in any minute on one node: 1000 by default, 0 for no bound.",
-        ),
-        may(
-            "massDrift",
-            words!(MassDrift),
-            "When the first look finds more than half of the policy's files, and more than 20, drifted: hold (the default) or heal.",
-        ),
-        may(
-            "fight",
-            Value::Map(&FIGHT),
-            "When a path is left alone because another program keeps changing it.",
-        ),
-    ],
-    one_of: &[],
-};
-
-/// Heals a minute: more than a disk can do.
-pub(crate) const MAX_PER_MINUTE: u32 = 1_000_000;
-/// Heals that are remembered of one path.
-pub(crate) const MAX_HEALS: u32 = 100;
-
-pub(crate) static FIGHT: Shape = Shape {
-    what: "a mapping",
-    fields: &[
-        may(
-            "heals",
-            Value::Number(2, MAX_HEALS),
-            "So many heals against the same program.",
-        ),
-        may("within", DURATION, "In so long a time."),
-        may("hold", DURATION, "Then the path is left alone for so long."),
-    ],
-    one_of: &[],
-};
-
-pub(crate) static BACKOFF: Shape = Shape {
-    what: "a mapping",
-    fields: &[
-        may("first", DURATION, "After the first heal."),
-        may(
-            "factor",
-            Value::Number(1, 1000),
-            "So many times longer after each further one.",
-        ),
-        may("cap", DURATION, "Never longer."),
     ],
     one_of: &[],
 };
@@ -323,12 +273,12 @@ pub(crate) static FILE: Shape = Shape {
         may(
             "compare",
             Value::WordOr("exact", &COMPARE),
-            "What counts as the same. Other than exact is not supported yet.",
+            "What counts as the same.",
         ),
         may(
             "afterHeal",
             Value::List(&Value::Map(&AFTER_HEAL)),
-            "What makes programs take a healed file in. Not supported yet.",
+            "What makes programs take a healed file in.",
         ),
     ],
     one_of: &[ONE_PATH],
@@ -480,10 +430,15 @@ pub(crate) static EQUAL: Shape = Shape {
 };
 
 pub(crate) static AFTER_HEAL: Shape = Shape {
-    what: "a mapping with signal, reload, restart or command",
+    what: "a mapping with signal, reload, restart, command or http",
     fields: &[
         may("signal", words!(Signal), "Send this signal …"),
         may("unit", ANY, "… to the main process of this unit …"),
+        may(
+            "pidFile",
+            ABSOLUTE,
+            "… or to the process whose number is in this file …",
+        ),
         may(
             "process",
             ABSOLUTE,
@@ -496,9 +451,24 @@ pub(crate) static AFTER_HEAL: Shape = Shape {
             Value::List(&ANY),
             "Run this program, without a shell.",
         ),
-        may("timeout", DURATION, "What the command may take."),
+        may(
+            "http",
+            Value::Text(r"^http://(127(\.[0-9]{1,3}){3}|\[::1\]|localhost)(:[0-9]+)?(/[!-~]*)?$"),
+            "Ask this address, on this machine alone.",
+        ),
+        may("method", words!(Method), "How: POST (the default) or GET."),
+        may(
+            "status",
+            Value::Number(100, 599),
+            "The answer that is right; where that is not said, any from 200 to 299.",
+        ),
+        may(
+            "timeout",
+            DURATION,
+            "What the command or the answer may take: 30s where that is not said, 10m at most.",
+        ),
     ],
-    one_of: &[&["signal", "reload", "restart", "command"]],
+    one_of: &[&["signal", "reload", "restart", "command", "http"]],
 };
 
 pub(crate) static ENVIRONMENT: Shape = Shape {
