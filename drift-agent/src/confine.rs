@@ -88,7 +88,6 @@ pub fn keeper() -> Confined {
     let kept = of(Part::Restorer);
     capability::bound(kept);
     confined.finish(kept, true, Part::Restorer);
-    confined.landlock = fence::restorer();
     confined.filter(Part::Restorer)
 }
 

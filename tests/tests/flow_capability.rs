@@ -16,6 +16,7 @@ use drift_tests::{
     skip::skip,
     wait::until,
 };
+use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
 
 /// The agent as it runs where a capability may not be had.
 fn without(scene: &Scene, names: &[&str], arguments: &[&str]) -> Result<Agent> {
@@ -59,7 +60,7 @@ struct Loss {
     path: &'static str,
 }
 
-const LOSSES: [Loss; 7] = [
+const LOSSES: [Loss; 9] = [
     Loss {
         name: "CAP_CHOWN",
         spec: "files:\n    - {path: TREE/f, content: {inline: x}, owner: 12345}\n",
@@ -111,7 +112,47 @@ const LOSSES: [Loss; 7] = [
         spoil: |scene| Ok(fs::write(scene.at("f"), "x")?),
         path: "f",
     },
+    Loss {
+        name: "CAP_KILL",
+        spec: SIGNAL,
+        spoil: daemon,
+        path: "f",
+    },
+    Loss {
+        name: "CAP_SYS_PTRACE",
+        spec: SIGNAL,
+        spoil: daemon,
+        path: "f",
+    },
 ];
+
+const SIGNAL: &str = "files:\n    - {path: TREE/f, content: {inline: x}}\n  afterHeal: [{signal: HUP, process: TREE/daemon}]\n";
+
+/// A program of somebody else, that gets a signal; its number is kept.
+fn daemon(scene: &Scene) -> Result<()> {
+    use std::os::unix::process::CommandExt;
+    fs::set_permissions(scene.root(), fs::Permissions::from_mode(0o755))?;
+    fs::copy("/bin/sleep", scene.at("daemon"))?;
+    let child = Command::new(scene.at("daemon"))
+        .arg("60")
+        .uid(SOMEBODY)
+        .gid(SOMEBODY)
+        .spawn()?;
+    Ok(fs::write(scene.root().join("daemon.pid"), child.id().to_string())?)
+}
+
+/// It goes.
+fn end_daemon(scene: &Scene) -> Result<()> {
+    let Ok(pid) = fs::read_to_string(scene.root().join("daemon.pid")) else {
+        return Ok(());
+    };
+    let pid = Pid::from_raw(pid.parse()?).context("no number")?;
+    // It may have ended by the signal.
+    if kill_process(pid, Signal::KILL).is_ok() {
+        waitpid(Some(pid), WaitOptions::empty())?;
+    }
+    Ok(())
+}
 
 /// Each line of the table of docs/security.md.
 #[test]
@@ -156,6 +197,7 @@ fn without_a_capability_what_it_is_for_fails_and_says_so() -> Result<()> {
             loss.name, failed["message"], failed["reason"]
         );
         ensure!(agent.stop()?.success());
+        end_daemon(&scene)?;
         // With it, the same is put back.
         let scene = declared()?;
         let path = scene.at(loss.path);
@@ -165,6 +207,7 @@ fn without_a_capability_what_it_is_for_fails_and_says_so() -> Result<()> {
             .with_context(|| what(&agent))?;
         ensure!(agent.stop()?.success());
         unflag(&path)?;
+        end_daemon(&scene)?;
     }
     Ok(())
 }

@@ -329,7 +329,7 @@ fn look(
         return (Ok(before), basis, true);
     }
     restorer.declare(restorer.turn(), &before);
-    match restorer.switch(None, store, snapshot, &moves, store.holding()) {
+    match restorer.switch(None, store, (&before, snapshot), &moves, store.holding()) {
         Ok(switched) => {
             let came = switched.sentence();
             eprintln!("Changed while no agent ran: {versions} ({came}).");

@@ -17,14 +17,6 @@ pub(super) fn detector(state: &Path) -> Result<String, String> {
     enforce(handled, |rules| allow(rules, state, write))
 }
 
-/// The restorer makes no devices; with that, the kernel lets it neither mount nor trace.
-pub(super) fn restorer() -> Result<String, String> {
-    let devices = AccessFs::MakeChar | AccessFs::MakeBlock;
-    enforce(devices | AccessFs::Refer, |rules| {
-        allow(rules, Path::new("/"), AccessFs::Refer.into())
-    })
-}
-
 fn allow(
     rules: RulesetCreated,
     path: &Path,

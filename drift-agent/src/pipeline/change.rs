@@ -163,11 +163,12 @@ impl Pipeline {
         }
         self.switching = Some(Arc::clone(&next.snapshot));
         let (restorer, store) = (Arc::clone(&self.restorer), Arc::clone(&self.store));
-        let register = self.register.clone();
+        let (register, old) = (self.register.clone(), Arc::clone(&self.snapshot));
         self.run(Haste::Urgent, move || {
             let holding = next.holding.clone();
             let watch = register.as_ref().map(|register| &*register.watch);
-            let result = restorer.switch(watch, &store, &next.snapshot, &next.moves, holding);
+            let both = (&*old, &*next.snapshot);
+            let result = restorer.switch(watch, &store, both, &next.moves, holding);
             Done::Switch(Box::new(Came { next, result }))
         });
         Ok(())

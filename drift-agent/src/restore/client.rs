@@ -250,7 +250,7 @@ impl Restorer {
         &self,
         watch: Option<&Watch>,
         store: &Store,
-        new: &Snapshot,
+        (old, new): (&Snapshot, &Snapshot),
         moves: &[Moved],
         holding: Holding,
     ) -> Result<Switched, SwitchError> {
@@ -285,7 +285,7 @@ impl Restorer {
                     is_unfinished: switched.is_unfinished,
                     amiss: switched.amiss.into_iter().map(|amiss| amiss.0).collect(),
                     first: switched.first.map(|first| first.0),
-                    after: after(new, &switched.after),
+                    after: after([new, old], &switched.after),
                 })
             }
             Ok(Answer::Failed {
@@ -426,13 +426,13 @@ impl Restorer {
 }
 
 /// What the restorer has named, of what is declared here.
-fn after(snapshot: &Snapshot, shown: &[String]) -> Vec<AfterHeal> {
-    let mut found = Vec::new();
-    for declared in &snapshot.files {
-        for action in &declared.after_heal {
-            if shown.contains(&action.to_string()) && !found.contains(action) {
-                found.push(action.clone());
-            }
+fn after(snapshots: [&Snapshot; 2], shown: &[String]) -> Vec<AfterHeal> {
+    let files = snapshots.into_iter().flat_map(|snapshot| &snapshot.files);
+    let actions = files.flat_map(|declared| &declared.after_heal);
+    let mut found: Vec<AfterHeal> = Vec::new();
+    for action in actions {
+        if shown.contains(&action.to_string()) && !found.contains(action) {
+            found.push(action.clone());
         }
     }
     found
