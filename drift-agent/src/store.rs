@@ -39,8 +39,8 @@ pub use hold::{Failure, Held, Holding};
 pub use journal::{Change, Directory, Entry, Journal, Moved, Over, Stage};
 pub use pause::{LONGEST_PAUSE, Pause, Pauses};
 pub use room::Usage;
-pub(crate) use sealed::path_form;
 pub use sealed::PathForm;
+pub(crate) use sealed::path_form;
 pub use snapshot::Restored;
 pub use state::{
     Activation, HeldBrake, Known, Longest, MOST_RETAINED, MOST_VERSIONS, Seen, Spent, State,
@@ -128,12 +128,14 @@ impl Store {
         let mut notes = Vec::new();
         let state = State::in_memory()?;
         let holding = Mutex::new(hold::read(&folder, &mut notes)?);
+        let pauses = Mutex::new(pause::read(&folder, &mut notes)?);
         Ok(Self {
             path: state_dir.to_owned(),
             folder,
             blobs,
             state,
             holding,
+            pauses,
             quota: 0,
             room: Mutex::new(room),
             notes,

@@ -126,7 +126,7 @@ const LOSSES: [Loss; 9] = [
     },
 ];
 
-const SIGNAL: &str = "files:\n    - {path: TREE/f, content: {inline: x}}\n  afterHeal: [{signal: HUP, process: TREE/daemon}]\n";
+const SIGNAL: &str = "files:\n    - {path: TREE/f, content: {inline: x}, afterHeal: [{signal: HUP, process: TREE/daemon}]}\n";
 
 /// A program of somebody else, that gets a signal; its number is kept.
 fn daemon(scene: &Scene) -> Result<()> {
@@ -138,7 +138,10 @@ fn daemon(scene: &Scene) -> Result<()> {
         .uid(SOMEBODY)
         .gid(SOMEBODY)
         .spawn()?;
-    Ok(fs::write(scene.root().join("daemon.pid"), child.id().to_string())?)
+    Ok(fs::write(
+        scene.root().join("daemon.pid"),
+        child.id().to_string(),
+    )?)
 }
 
 /// It goes.

@@ -250,6 +250,10 @@ mod tests {
         );
         let all = CAPABILITIES.iter().map(|each| each.set);
         let sum = all.fold(CapabilitySet::empty(), |sum, each| sum | each);
-        assert_eq!(sum.iter().count() + 1, CAPABILITIES.len(), "each once for each");
+        assert_eq!(
+            sum.iter().count() + 1,
+            CAPABILITIES.len(),
+            "each once for each"
+        );
     }
 }

@@ -17,8 +17,8 @@ use super::{
     process::Settings,
     seal, vouch,
     wire::{
-        self, AfterHealed, Amiss, Answer, Heal, Held, Kind, MOST_ANSWER, MOST_REQUEST, Recovered, Request,
-        Switched,
+        self, AfterHealed, Amiss, Answer, Heal, Held, Kind, MOST_ANSWER, MOST_REQUEST, Recovered,
+        Request, Switched,
     },
 };
 use crate::{
