@@ -7,8 +7,8 @@ use std::{ops::Add, sync::Arc};
 
 use drift_common::{
     policy::{
-        Document, Guard, MAX_FILE, MAX_NODES, Mode, OnRemove, Policy, PolicyVersion, Source,
-        Spanned, is_name, render,
+        Document, Guard, MAX_FILE, MAX_NODES, Mode, NodeSelector, OnRemove, Policy, PolicyVersion,
+        Source, Spanned, is_name, render,
     },
     yaml::{Event, Events},
 };
@@ -131,6 +131,8 @@ fn documents(entries: Vec<Entry>, title: &Title, at: &Arc<Source>) -> [Document;
         mode: Mode::Observe,
         on_remove: OnRemove::default(),
         guard: Guard::default(),
+        node_selector: NodeSelector::new(),
+        rollout: None,
     };
     [
         Document::Policy(policy),

@@ -51,6 +51,8 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         mode,
         on_remove,
         guard,
+        node_selector,
+        rollout,
     } = policy;
     let Guard {
         backoff,
@@ -77,6 +79,12 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         writeln!(f, "      heals: {}", fight.heals)?;
         writeln!(f, "      within: {}", duration(fight.within))?;
         writeln!(f, "      hold: {}", duration(fight.hold))?;
+    }
+    if !node_selector.is_empty() {
+        writeln!(f, "  nodeSelector: {}", flow::selector(node_selector))?;
+    }
+    if let Some(rollout) = rollout {
+        writeln!(f, "  rollout: {}", flow::rollout(rollout))?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use super::{
     expect::{FinalNewline, HardLinks, Redact, Severity},
     guard::{MassDrift, Mode, OnRemove},
     reload::Signal,
+    rollout::WHOLE,
     version::OnUnexpected,
 };
 
@@ -109,6 +110,56 @@ pub(crate) static POLICY: Shape = Shape {
             "What becomes of paths that another version no longer declares: leave (the default) or remove.",
         ),
         may("guard", Value::Map(&GUARD), "What holds healing back."),
+        may(
+            "nodeSelector",
+            Value::Entries(&LABEL),
+            "Only nodes with these labels have this policy.",
+        ),
+        may(
+            "rollout",
+            Value::Map(&ROLLOUT),
+            "Other versions for a part of the nodes.",
+        ),
+    ],
+    one_of: &[],
+};
+
+static LABEL: Value = Value::Text("^(([A-Za-z0-9][A-Za-z0-9_.-]*)?[A-Za-z0-9])?$");
+const WEIGHT: Field = must(
+    "weight",
+    Value::Number(0, WHOLE),
+    "How many in a hundred nodes have it.",
+);
+
+pub(crate) static ROLLOUT: Shape = Shape {
+    what: "a mapping with canary or arms",
+    fields: &[
+        may(
+            "canary",
+            Value::Map(&CANARY),
+            "One version, to be seen before all nodes have it.",
+        ),
+        may(
+            "arms",
+            Value::List(&Value::Map(&ARM)),
+            "Several versions side by side; their weights come to 100 at most.",
+        ),
+    ],
+    one_of: &[&["canary", "arms"]],
+};
+
+pub(crate) static CANARY: Shape = Shape {
+    what: "a mapping with version and weight",
+    fields: &[must("version", VERSION, "The version."), WEIGHT],
+    one_of: &[],
+};
+
+pub(crate) static ARM: Shape = Shape {
+    what: "a mapping with name, version and weight",
+    fields: &[
+        must("name", NAME, "What it is called."),
+        must("version", VERSION, "The version."),
+        WEIGHT,
     ],
     one_of: &[],
 };

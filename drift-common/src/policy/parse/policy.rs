@@ -4,9 +4,9 @@ use std::num::NonZero;
 
 use semver::Version;
 
-use super::scalar;
+use super::{rollout, scalar};
 use crate::policy::{
-    Backoff, Fight, Guard, MassDrift, Mode, OnRemove, Policy,
+    Backoff, Fight, Guard, MassDrift, Mode, NodeSelector, OnRemove, Policy, Rollout,
     decode::{Cursor, Decoder},
     shape::{self, MAX_HEALS, MAX_PER_MINUTE},
     source::Spanned,
@@ -17,6 +17,8 @@ pub(super) struct Spec {
     mode: Mode,
     on_remove: OnRemove,
     guard: Guard,
+    node_selector: NodeSelector,
+    rollout: Option<Rollout>,
 }
 
 impl Spec {
@@ -26,6 +28,8 @@ impl Spec {
             mode,
             on_remove,
             guard,
+            node_selector,
+            rollout,
         } = self;
         Policy {
             name,
@@ -33,6 +37,8 @@ impl Spec {
             mode,
             on_remove,
             guard,
+            node_selector,
+            rollout,
         }
     }
 }
@@ -47,12 +53,16 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
         decoder.word(rule, "rule", &OnRemove::ALL)
     });
     let guard = fields.optional(decoder, "guard", guard);
+    let node_selector = fields.optional(decoder, "nodeSelector", rollout::node_selector);
+    let rollout = fields.optional(decoder, "rollout", rollout::rollout);
     fields.end(decoder);
     Some(Spec {
         active_version: active_version?,
         mode: mode.unwrap_or_default(),
         on_remove: on_remove.unwrap_or_default(),
         guard: guard.unwrap_or_default(),
+        node_selector: node_selector.unwrap_or_default(),
+        rollout,
     })
 }
 
