@@ -8,9 +8,11 @@ mod node;
 mod place;
 mod programs;
 mod state;
+mod test;
 
 use std::{
     fs, io,
+    path::PathBuf,
     time::{Duration, Instant},
 };
 
@@ -26,6 +28,7 @@ const EXAMPLES: &str = "\
 Examples:
   sudo -E cargo xtask kube up               a control plane and one node
   sudo -E cargo xtask kube up --nodes 0     a control plane alone
+  sudo -E cargo xtask kube test             the tests that need a cluster, in one of their own
   sudo -E cargo xtask kube down             ends and removes it, also what a killed `up` has left
 
 The programs are those in the folder that KUBEBUILDER_ASSETS names; what is not there is built
@@ -45,6 +48,7 @@ pub(crate) struct Args {
 enum What {
     Up(Up),
     Down(Down),
+    Test(test::Args),
     #[command(hide = true)]
     Place(place::Args),
 }
@@ -89,6 +93,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             }
             Ok(())
         }
+        What::Test(args) => test::run(&workspace, args),
         What::Place(_) => Ok(()), // above
     }
 }
@@ -179,6 +184,16 @@ impl Cluster {
         })?;
         said("all", start.elapsed());
         Ok(())
+    }
+
+    /// kubectl, as the admin.
+    pub(crate) fn kubectl(&self) -> Option<PathBuf> {
+        self.state.as_ref().map(State::kubectl)
+    }
+
+    /// Whether nothing has to be built first.
+    pub(crate) fn is_built(workspace: &Workspace) -> bool {
+        programs::find(&workspace.tools(), &programs::CONTROL_PLANE).is_ok()
     }
 
     /// It stays when this value goes.

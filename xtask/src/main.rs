@@ -15,6 +15,7 @@ mod build;
 mod ci;
 mod collector;
 mod demo;
+mod generate;
 mod kube;
 mod setup;
 mod sweep;
@@ -56,6 +57,7 @@ enum Command {
     Vmtest(vmtest::Args),
     Kube(kube::Args),
     Bench(bench::Args),
+    Generate(generate::Args),
     Tidy(tidy::Args),
     Ci(ci::Args),
 }
@@ -72,6 +74,7 @@ fn main() -> ExitCode {
         Command::Vmtest(args) => vmtest::run(&args),
         Command::Kube(args) => kube::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Tidy(args) => tidy::run(&args),
         Command::Ci(args) => ci::run(&args),
     };

@@ -1,6 +1,9 @@
 //! The language's one description: which mappings there are, and which fields they have. The decoder takes the names from here, and the JSON
 //! schema is made from it.
 
+mod pattern;
+mod value;
+
 use super::{
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
@@ -11,69 +14,13 @@ use super::{
     version::OnUnexpected,
 };
 
-/// A mapping with certain fields.
-#[derive(Debug)]
-pub(crate) struct Shape {
-    /// What it is, with its article.
-    pub(crate) what: &'static str,
-    pub(crate) fields: &'static [Field],
-    /// Of each of these groups exactly one must be there.
-    pub(crate) one_of: &'static [&'static [&'static str]],
-}
-
-#[derive(Debug)]
-pub(crate) struct Field {
-    pub(crate) name: &'static str,
-    pub(crate) required: bool,
-    pub(crate) value: Value,
-    /// A sentence for the schema.
-    pub(crate) about: &'static str,
-}
-
-/// What can stand in a field.
-#[derive(Debug)]
-pub(crate) enum Value {
-    /// A text that this regular expression matches.
-    Text(&'static str),
-    /// A text or a number, whose text this regular expression matches.
-    Scalar(&'static str),
-    /// A whole number from the first to the second.
-    Number(u32, u32),
-    /// `true` or `false`.
-    Flag,
-    /// `true`.
-    True,
-    /// One of these words.
-    Words(fn() -> Vec<&'static str>),
-    List(&'static Value),
-    /// One, or a list of them.
-    OneOrList(&'static Value),
-    Map(&'static Shape),
-    /// A mapping from any keys.
-    Entries(&'static Value),
-    /// A text, or a mapping.
-    TextOr(&'static Shape),
-    /// One word, or a mapping.
-    WordOr(&'static str, &'static Shape),
-}
-
-const fn must(name: &'static str, value: Value, about: &'static str) -> Field {
-    Field {
-        name,
-        required: true,
-        value,
-        about,
-    }
-}
-
-const fn may(name: &'static str, value: Value, about: &'static str) -> Field {
-    Field {
-        name,
-        required: false,
-        value,
-        about,
-    }
-}
+use pattern::{
+    ABSOLUTE, ANY, BASE64, BENEATH, MOST_PATH, MOST_PATHS, MOST_RULES, MOST_TEXT, NAME, POINTER,
+    POINTERS, PRINCIPAL, UNIT, VERSION, WORD,
+};
+pub(crate) use pattern::{NAME_PATTERN, VERSION_PATTERN};
+pub(crate) use value::{Field, Rule, Shape, Value};
+use value::{may, must};
 
 /// The words of a table.
 macro_rules! words {
@@ -81,15 +28,6 @@ macro_rules! words {
         Value::Words(|| <$of>::ALL.iter().map(|(word, _)| *word).collect())
     };
 }
-
-const NAME: Value =
-    Value::Text(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$");
-const VERSION: Value = Value::Text(r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$");
-const DURATION: Value = Value::Text(r"^(\d+h)?(\d+m)?(\d+s)?(\d+ms)?$");
-const ABSOLUTE: Value = Value::Text("^/.*[^/]$");
-const ANY: Value = Value::Text("");
-const POINTERS: Value = Value::List(&ANY);
-const PRINCIPAL: Value = Value::Scalar("^[^:,/]+$");
 
 pub(crate) static POLICY: Shape = Shape {
     what: "a mapping with an activeVersion",
@@ -112,7 +50,7 @@ pub(crate) static POLICY: Shape = Shape {
         may("guard", Value::Map(&GUARD), "What holds healing back."),
         may(
             "nodeSelector",
-            Value::Entries(&LABEL),
+            Value::Entries(&LABEL, 16),
             "Only nodes with these labels have this policy.",
         ),
         may(
@@ -122,9 +60,10 @@ pub(crate) static POLICY: Shape = Shape {
         ),
     ],
     one_of: &[],
+    rules: &[],
 };
 
-static LABEL: Value = Value::Text("^(([A-Za-z0-9][A-Za-z0-9_.-]*)?[A-Za-z0-9])?$");
+static LABEL: Value = Value::Text("^(([A-Za-z0-9][A-Za-z0-9_.-]*)?[A-Za-z0-9])?$", 63);
 const WEIGHT: Field = must(
     "weight",
     Value::Number(0, WHOLE),
@@ -141,17 +80,28 @@ pub(crate) static ROLLOUT: Shape = Shape {
         ),
         may(
             "arms",
-            Value::List(&Value::Map(&ARM)),
+            Value::List(&Value::Map(&ARM), 1, 16),
             "Several versions side by side; their weights come to 100 at most.",
         ),
     ],
     one_of: &[&["canary", "arms"]],
+    rules: &[
+        Rule {
+            expression: "!has(self.arms) || self.arms.map(arm, arm.weight).sum() <= 100",
+            message: "the weights of `arms` come to more than 100: lower some",
+        },
+        Rule {
+            expression: "!has(self.arms) || self.arms.all(arm, self.arms.exists_one(other, other.name == arm.name))",
+            message: "two `arms` have one name: give each a name of its own",
+        },
+    ],
 };
 
 pub(crate) static CANARY: Shape = Shape {
     what: "a mapping with version and weight",
     fields: &[must("version", VERSION, "The version."), WEIGHT],
     one_of: &[],
+    rules: &[],
 };
 
 pub(crate) static ARM: Shape = Shape {
@@ -162,6 +112,7 @@ pub(crate) static ARM: Shape = Shape {
         WEIGHT,
     ],
     one_of: &[],
+    rules: &[],
 };
 
 pub(crate) static GUARD: Shape = Shape {
@@ -189,6 +140,7 @@ pub(crate) static GUARD: Shape = Shape {
         ),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 /// Heals a minute: more than a disk can do.
@@ -204,24 +156,33 @@ pub(crate) static FIGHT: Shape = Shape {
             Value::Number(2, MAX_HEALS),
             "So many heals against the same program.",
         ),
-        may("within", DURATION, "In so long a time."),
-        may("hold", DURATION, "Then the path is left alone for so long."),
+        may("within", Value::Duration, "In so long a time."),
+        may(
+            "hold",
+            Value::Duration,
+            "Then the path is left alone for so long.",
+        ),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 pub(crate) static BACKOFF: Shape = Shape {
     what: "a mapping",
     fields: &[
-        may("first", DURATION, "After the first heal."),
+        may("first", Value::Duration, "After the first heal."),
         may(
             "factor",
             Value::Number(1, 1000),
             "So many times longer after each further one.",
         ),
-        may("cap", DURATION, "Never longer."),
+        may("cap", Value::Duration, "Never longer."),
     ],
     one_of: &[],
+    rules: &[Rule {
+        expression: "duration(has(self.first) ? self.first : '0s') <= duration(has(self.cap) ? self.cap : '300s')",
+        message: "`first` is longer than `cap` (300s where it is not said): raise `cap` or lower `first`",
+    }],
 };
 
 pub(crate) static VERSION_SPEC: Shape = Shape {
@@ -231,53 +192,54 @@ pub(crate) static VERSION_SPEC: Shape = Shape {
         must("version", VERSION, "A semantic version."),
         may(
             "files",
-            Value::List(&Value::Map(&FILE)),
+            Value::List(&Value::Map(&FILE), 0, MOST_PATHS),
             "Regular files with their content.",
         ),
         may(
             "symlinks",
-            Value::List(&Value::Map(&SYMLINK)),
+            Value::List(&Value::Map(&SYMLINK), 0, MOST_PATHS),
             "Symbolic links.",
         ),
         may(
             "masks",
-            Value::List(&Value::Map(&NOTHING)),
+            Value::List(&Value::Map(&NOTHING), 0, MOST_PATHS),
             "Symbolic links to /dev/null.",
         ),
         may(
             "absent",
-            Value::List(&Value::Map(&NOTHING)),
+            Value::List(&Value::Map(&NOTHING), 0, MOST_PATHS),
             "Paths at which nothing may be.",
         ),
         may(
             "directories",
-            Value::List(&Value::Map(&DIRECTORY)),
+            Value::List(&Value::Map(&DIRECTORY), 0, MOST_PATHS),
             "Directories.",
         ),
         may(
             "environment",
-            Value::List(&Value::Map(&ENVIRONMENT)),
+            Value::List(&Value::Map(&ENVIRONMENT), 0, 256),
             "What processes must find in their environment. Not supported yet.",
         ),
         may(
             "dependencies",
-            Value::List(&Value::Map(&DEPENDENCY)),
+            Value::List(&Value::Map(&DEPENDENCY), 0, 256),
             "Versions of other policies that this one needs.",
         ),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 const PATH: Field = may("path", ABSOLUTE, "Absolute, spelt as the kernel would.");
 const PATH_BYTES: Field = may(
     "pathBytes",
-    ANY,
+    Value::Text(BASE64, 8192),
     "Instead of path, its base64: where it is not UTF-8.",
 );
 const ONE_PATH: &[&str] = &["path", "pathBytes"];
 const FILE_MODE: Field = may(
     "mode",
-    Value::Scalar("^(0o)?[0-7]{3,5}$"),
+    Value::Digits("^(0o)?0?([0-7]{3}|[0-7]{4})$", 7),
     "Permission bits, always octal. Left alone where it is not said.",
 );
 const OWNER: Field = may(
@@ -290,10 +252,10 @@ const GROUP: Field = may(
     PRINCIPAL,
     "A name or an id. Left alone where it is not said.",
 );
-static XATTR_VALUE: Value = Value::TextOr(&XATTR);
+static XATTR_VALUE: Value = Value::TextOr(&XATTR, MOST_TEXT);
 const XATTRS: Field = may(
     "xattrs",
-    Value::Entries(&XATTR_VALUE),
+    Value::Entries(&XATTR_VALUE, 256),
     "Extended attributes by name. Those that are not named are left alone.",
 );
 const ACL: Field = may(
@@ -303,15 +265,15 @@ const ACL: Field = may(
 );
 const SELINUX: Field = may(
     "selinux",
-    Value::Text("^[^:]+:[^:]+:[^:]+"),
+    Value::Text("^[^:]+:[^:]+:[^:]+", 4095),
     "The label, as ls -Z prints it.",
 );
 const FLAGS: Field = may(
     "flags",
-    Value::List(&words!(Flags)),
+    Value::List(&words!(Flags), 0, 2),
     "Those that are set. The others are not.",
 );
-const ACCESS_LIST: Value = Value::OneOrList(&ANY);
+const ACCESS_LIST: Value = Value::OneOrList(&WORD, 256);
 const ON_DRIFT: Field = may(
     "onDrift",
     words!(Mode),
@@ -333,7 +295,7 @@ pub(crate) static FILE: Shape = Shape {
         SELINUX,
         may(
             "capabilities",
-            ANY,
+            WORD,
             "What a program gets from its file, as getcap prints it; none: nothing.",
         ),
         FLAGS,
@@ -346,7 +308,7 @@ pub(crate) static FILE: Shape = Shape {
         ),
         may(
             "maxSize",
-            Value::Scalar("^[0-9]+(B|KiB|Ki|MiB|Mi)?$"),
+            Value::Scalar("^0*[1-9][0-9]{0,8}(B|KiB|Ki|MiB|Mi)?$", 32, 1, 64 << 20),
             "A larger file is not read, and not as declared.",
         ),
         may(
@@ -366,11 +328,12 @@ pub(crate) static FILE: Shape = Shape {
         ),
         may(
             "afterHeal",
-            Value::List(&Value::Map(&AFTER_HEAL)),
+            Value::List(&Value::Map(&AFTER_HEAL), 0, 4),
             "What makes programs take a healed file in. Not supported yet.",
         ),
     ],
     one_of: &[ONE_PATH],
+    rules: &[],
 };
 
 pub(crate) static SYMLINK: Shape = Shape {
@@ -378,7 +341,11 @@ pub(crate) static SYMLINK: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
-        must("target", ANY, "Exactly what the link holds."),
+        must(
+            "target",
+            Value::Text("^.+$", MOST_PATH),
+            "Exactly what the link holds.",
+        ),
         OWNER,
         GROUP,
         XATTRS,
@@ -387,22 +354,31 @@ pub(crate) static SYMLINK: Shape = Shape {
         SEVERITY,
     ],
     one_of: &[ONE_PATH],
+    rules: &[],
 };
 
 pub(crate) static XATTR: Shape = Shape {
     what: "a text, or a mapping with base64 or absent",
     fields: &[
-        may("base64", Value::Scalar(""), "The base64 of these bytes."),
+        may(
+            "base64",
+            Value::Digits(BASE64, MOST_TEXT),
+            "The base64 of these bytes.",
+        ),
         may("absent", Value::True, "It must not be there."),
     ],
     one_of: &[&["base64", "absent"]],
+    rules: &[],
 };
 
 pub(crate) static NOTHING: Shape = Shape {
     what: "a mapping with path",
     fields: &[PATH, PATH_BYTES, ON_DRIFT, SEVERITY],
     one_of: &[ONE_PATH],
+    rules: &[],
 };
+
+static GLOB: Value = Value::Text("^.+$", 1024);
 
 pub(crate) static DIRECTORY: Shape = Shape {
     what: "a mapping with path",
@@ -428,7 +404,7 @@ pub(crate) static DIRECTORY: Shape = Shape {
         ),
         may(
             "ignore",
-            Value::List(&ANY),
+            Value::List(&GLOB, 0, 256),
             "Names that may be in it all the same, as globs.",
         ),
         may(
@@ -440,27 +416,44 @@ pub(crate) static DIRECTORY: Shape = Shape {
         SEVERITY,
     ],
     one_of: &[ONE_PATH],
+    rules: &[Rule {
+        expression: "(has(self.exhaustive) && self.exhaustive) || !(has(self.ignore) || has(self.onUnexpected))",
+        message: "`ignore` and `onUnexpected` say something only of an exhaustive directory: add `exhaustive: true`, or remove them",
+    }],
 };
 
 pub(crate) static CONTENT: Shape = Shape {
     what: "a mapping with `inline` or `file`",
     fields: &[
         may("inline", ANY, "Exactly these bytes."),
-        may("base64", Value::Scalar(""), "What `base64 FILE` prints."),
+        may(
+            "base64",
+            Value::Digits(BASE64, MOST_TEXT),
+            "What `base64 FILE` prints.",
+        ),
         may(
             "gzip",
-            Value::Scalar(""),
+            Value::Digits(BASE64, MOST_TEXT),
             "What `gzip -c FILE | base64` prints.",
         ),
-        may("dataUrl", Value::Text("^[Dd][Aa][Tt][Aa]:"), "RFC 2397."),
-        may("file", ANY, "A file in the policy folder or beneath it."),
+        may(
+            "dataUrl",
+            Value::Text("^[Dd][Aa][Tt][Aa]:[^,]*,", MOST_TEXT),
+            "RFC 2397.",
+        ),
+        may(
+            "file",
+            BENEATH,
+            "A file in the policy folder or beneath it.",
+        ),
         may(
             "digest",
-            Value::Text("^blake3:[0-9a-fA-F]{64}$"),
+            Value::Text("^blake3:[0-9a-fA-F]{64}$", 71),
             "Whatever has this digest.",
         ),
     ],
     one_of: &[&["inline", "base64", "gzip", "dataUrl", "file", "digest"]],
+    rules: &[],
 };
 
 pub(crate) static COMPARE: Shape = Shape {
@@ -475,12 +468,12 @@ pub(crate) static COMPARE: Shape = Shape {
         may("ignore", POINTERS, "What is not compared."),
         may(
             "equal",
-            Value::List(&Value::Map(&EQUAL)),
+            Value::List(&Value::Map(&EQUAL), 0, MOST_RULES),
             "Scalars that may be written in different ways.",
         ),
         may(
             "manage",
-            POINTERS,
+            Value::List(&POINTER, 1, MOST_RULES),
             "What is declared; the rest belongs to others.",
         ),
         may(
@@ -495,37 +488,49 @@ pub(crate) static COMPARE: Shape = Shape {
         ),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 pub(crate) static EQUAL: Shape = Shape {
     what: "a mapping with at and as",
     fields: &[
-        must("at", ANY, "A JSON pointer."),
+        must("at", POINTER, "A JSON pointer."),
         must("as", words!(Equal), "What they are compared as."),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 pub(crate) static AFTER_HEAL: Shape = Shape {
     what: "a mapping with signal, reload, restart or command",
     fields: &[
         may("signal", words!(Signal), "Send this signal …"),
-        may("unit", ANY, "… to the main process of this unit …"),
+        may("unit", UNIT, "… to the main process of this unit …"),
         may(
             "process",
             ABSOLUTE,
             "… or to every process of this program.",
         ),
-        may("reload", ANY, "Reload this unit."),
-        may("restart", ANY, "Restart this unit."),
+        may("reload", UNIT, "Reload this unit."),
+        may("restart", UNIT, "Restart this unit."),
         may(
             "command",
-            Value::List(&ANY),
+            Value::List(&WORD, 1, 256),
             "Run this program, without a shell.",
         ),
-        may("timeout", DURATION, "What the command may take."),
+        may("timeout", Value::Duration, "What the command may take."),
     ],
     one_of: &[&["signal", "reload", "restart", "command"]],
+    rules: &[
+        Rule {
+            expression: "has(self.signal) ? has(self.unit) != has(self.process) : !has(self.unit) && !has(self.process)",
+            message: "a `signal` goes to either `unit` or `process`, and nothing else has these: write one of them beside `signal`",
+        },
+        Rule {
+            expression: "!has(self.timeout) || has(self.command)",
+            message: "only a `command` has a `timeout`: remove it",
+        },
+    ],
 };
 
 pub(crate) static ENVIRONMENT: Shape = Shape {
@@ -534,21 +539,23 @@ pub(crate) static ENVIRONMENT: Shape = Shape {
         must("process", ABSOLUTE, "The program."),
         must(
             "variables",
-            Value::List(&Value::Map(&VARIABLE)),
+            Value::List(&Value::Map(&VARIABLE), 0, 256),
             "What it must find.",
         ),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 pub(crate) static VARIABLE: Shape = Shape {
     what: "a mapping with name and value",
     fields: &[
-        must("name", Value::Text("^[^=]+$"), "As in LANG."),
+        must("name", Value::Text("^[^=]+$", 4096), "As in LANG."),
         may("value", ANY, "Exactly this."),
         may("absent", Value::True, "It must not be set."),
     ],
     one_of: &[&["value", "absent"]],
+    rules: &[],
 };
 
 pub(crate) static DEPENDENCY: Shape = Shape {
@@ -557,9 +564,10 @@ pub(crate) static DEPENDENCY: Shape = Shape {
         must("policy", NAME, "The other policy."),
         must(
             "version",
-            Value::Scalar(""),
+            Value::Digits("", 256),
             "A range of versions, as in >=1.2.0, <2.0.0.",
         ),
     ],
     one_of: &[],
+    rules: &[],
 };
