@@ -16,4 +16,4 @@ pub use content::{Contents, Secret};
 pub use left::Left;
 pub use parts::{Part, Title, parts};
 pub use stage::Stage;
-pub use walk::{Captured, Entry, Wanted, walk};
+pub use walk::{Asked, Captured, Entry, Wanted, walk};

@@ -15,6 +15,7 @@ mod node;
 mod rejected;
 mod resolve;
 mod resolved;
+mod through;
 
 pub use accounts::Names;
 pub use attribute::{Attribute, Attributes, Expect};
@@ -23,11 +24,12 @@ pub use beside::{Beside, beside};
 pub use changed::Changes;
 pub use content::MAX_CONTENTS;
 pub use drift_common::policy::{
-    Backoff, Compare, Fight, FinalNewline, Flags, Globs, Guard, HardLinks, Hold, Holds, MassDrift,
-    Mode, OnRemove, Position, Redact, Severity, without_final_newline,
+    Backoff, Compare, Fight, Flags, Globs, Guard, HardLinks, Heed, Hold, Holds, MassDrift, Mode,
+    OnRemove, Position, Redact, Severity, with_unix_line_ends, without_final_newline,
 };
 pub use folder::{MAX_BYTES, MAX_FILES};
 pub use rejected::Rejected;
+pub use through::{Link, Through, places};
 
 use self::{folder::Folder, resolve::Resolve, resolved::Kept};
 
@@ -70,10 +72,12 @@ pub struct Terms {
 }
 
 /// What the active versions say about one path.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Declared {
     /// Absolute, without `.`, `..`, empty components or a trailing slash. Any bytes but NUL.
     pub path: PathBuf,
+    /// `None`: no link may be on its way.
+    pub through: Option<Through>,
     pub policy: Arc<ActivePolicy>,
     pub target: Target,
     /// Permission bits with setuid, setgid and sticky (07777). `None`: left alone.
@@ -88,7 +92,7 @@ pub struct Declared {
 }
 
 /// What must be at a path.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     File(Content),
     /// A link that holds exactly this. A text: `a`, `a/` and `./a` are equal as paths, and are three links.
@@ -100,7 +104,7 @@ pub enum Target {
 }
 
 /// Nothing but what is declared may be in a directory.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exhaustive {
     /// Names in it that declared paths begin with, and those that these have for a moment while they are healed.
     pub declared: BTreeSet<OsString>,
@@ -119,7 +123,7 @@ impl Exhaustive {
 }
 
 /// What a file must hold.
-#[derive(PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct Content {
     /// `None` where only their digest was asked for, and nothing else is compared: see [`Keep`].
     pub bytes: Option<Arc<[u8]>>,
@@ -129,6 +133,8 @@ pub struct Content {
     pub digest: blake3::Hash,
     /// BLAKE3 of the bytes without their final line end, where that does not count.
     pub body: Option<blake3::Hash>,
+    /// BLAKE3 of the bytes with `\n` for each `\r\n`, where that does not count; without their final line end where that does not count either.
+    pub lines: Option<blake3::Hash>,
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: u64,
     pub hard_links: HardLinks,
@@ -163,6 +169,7 @@ impl Content {
             size: Some(bytes.len() as u64),
             bytes: Some(bytes),
             body: None,
+            lines: None,
             max_size: MAX_SIZE,
             hard_links: HardLinks::default(),
             compare: Compare::Exact,

@@ -15,7 +15,7 @@ pub use attribute::{Place, Reading, read as read_attribute, read_all as read_att
 pub use decode::{Decoded, decode};
 pub use objects::{Directory, Name, Object, Objects};
 pub use read::{
-    Found, Held, Host, Known, Look, Observed, Stat, Times, Unexpected, observe,
+    Found, Held, Host, Known, Look, Observed, Stat, Times, Unexpected, observe, observe_at_rest,
     take::{Taken, Whole, take},
 };
 pub use register::Register;

@@ -16,6 +16,7 @@ mod health;
 mod judge;
 mod keep;
 mod path;
+mod quiet;
 mod scan;
 mod status;
 mod timers;
@@ -56,6 +57,7 @@ use self::{
     change::Next,
     health::Noting,
     path::PathState,
+    quiet::{Pace, Quiet},
     timers::{Timer, Timers},
     work::{Done, Job},
 };
@@ -91,6 +93,8 @@ pub enum PipelineError {
     Signals(#[source] io::Error),
     #[error("cannot listen to the kernel programs ({0})")]
     Ring(#[source] io::Error),
+    #[error("cannot start the threads of the periodic scans ({0})")]
+    Threads(#[source] io::Error),
     #[error("cannot write the ready file {path} ({source})")]
     Ready { path: String, source: io::Error },
 }
@@ -132,7 +136,11 @@ struct Pipeline {
     identify: Identify,
     timers: Timers,
     urgent: VecDeque<Job>,
-    patient: VecDeque<Job>,
+    /// What the periodic scan has not looked at.
+    patient: VecDeque<usize>,
+    pace: Pace,
+    /// Where its looks run, if they are to come last.
+    quiet: Option<Quiet>,
     running: usize,
     done: mpsc::UnboundedSender<Box<Done>>,
     /// Looks of the first scan that are not back yet; `None` when it is over.
@@ -148,6 +156,8 @@ struct Pipeline {
     /// Why there is no actor, where nothing hears them.
     deaf: Option<String>,
     watching: Watching,
+    /// Its name: `btf`, `tracepoint`, `scan`.
+    sensor: &'static str,
     /// Programs that are attached, of all there are.
     hooks: (usize, usize),
     started: Instant,
@@ -184,8 +194,10 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
     let mut asked = parts.asked;
     let mut unseen = Vec::new();
     let mut hooks = 0;
+    let mut sensor = "scan";
     let (mut ears, deaf) = match parts.probe {
         Ok(probe) => {
+            sensor = probe.sensor.name();
             unseen.extend(probe.unseen().into_iter().map(str::to_owned));
             hooks = probe.hooks();
             (Some(Ears::new(probe)?), None)
@@ -193,10 +205,14 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         Err(reason) => (None, Some(reason)),
     };
     let unseen_count = unseen.len();
+    let pace = Pace::new(parts.settings.scan_rate, Instant::now());
+    let idle = parts.settings.scan_idle;
+    let quiet = idle.then(|| Quiet::start(MOST_JOBS / 2)).transpose();
+    let quiet = quiet.map_err(PipelineError::Threads)?;
     let mut pipeline = Pipeline {
         watching: Watching {
             sensor: match &deaf {
-                None => format!("tracepoint probes ({hooks} hooks)"),
+                None => format!("{sensor} probes ({hooks} hooks)"),
                 Some(_) => "scan alone".to_owned(),
             },
             cannot_see: match &deaf {
@@ -226,6 +242,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         timers: Timers::default(),
         urgent: VecDeque::new(),
         patient: VecDeque::new(),
+        pace,
+        quiet,
         running: 0,
         done,
         first: Some(0),
@@ -236,6 +254,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         noting: Arc::default(),
         rejected: None,
         deaf,
+        sensor,
         hooks: (hooks, hooks + unseen_count),
         started: Instant::now(),
     };
@@ -421,6 +440,8 @@ impl Pipeline {
     /// The kernel tables are too small for what is declared now: load the programs anew.
     fn larger(&mut self, objects: usize) -> Option<Ears> {
         let loaded = Probe::load(ProbeSettings {
+            // Nobody listens where nobody asked for probes: then there is nothing to make larger.
+            sensor: self.settings.sensor.probes().unwrap_or_default(),
             objects,
             ring: self.settings.ring,
             debug: self.settings.debug_probes,

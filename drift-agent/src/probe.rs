@@ -1,5 +1,9 @@
 //! The kernel half, as the agent uses it: load, attach, say what is watched, listen.
 
+use std::fmt;
+
+use serde::Serialize;
+
 mod attach;
 mod btf;
 mod counters;
@@ -8,6 +12,7 @@ mod hook;
 mod load;
 mod offsets;
 mod refused;
+mod signatures;
 mod support;
 mod tracefs;
 mod watch;
@@ -15,8 +20,35 @@ mod watch;
 pub use attach::{Fate, Tried};
 pub use counters::Counters;
 pub use doorbell::Doorbell;
-pub use hook::{HOOKS, Hook, Place};
+pub use hook::{Hook, Place, hooks};
 pub use load::{Attached, Probe, ProbeSettings};
 pub use refused::Refused;
 pub use support::{Machine, Stated};
 pub use watch::{Names, Watch};
+
+/// How the kernel half sees changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Sensor {
+    /// Programs on the kernel's own functions, found by its BTF: calls that change no file pay nothing.
+    Btf,
+    /// Programs on the tracepoints of system calls.
+    Tracepoint,
+}
+
+impl Sensor {
+    /// Its name in flags, records and documents.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Sensor::Btf => "btf",
+            Sensor::Tracepoint => "tracepoint",
+        }
+    }
+}
+
+impl fmt::Display for Sensor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -2,29 +2,53 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{declare::Mode, report::Output};
+use crate::{cluster::Source, declare::Mode, probe, report::Output};
 
 /// How changes are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sensor {
     /// Kernel programs where this kernel lets them run, else by scanning, said loudly.
     Auto,
+    /// Kernel programs on the kernel's own functions, or not at all.
+    Btf,
     /// Kernel programs on tracepoints, or not at all.
     Tracepoint,
     /// By looking again and again.
     Scan,
 }
 
+impl Sensor {
+    /// The kernel half that is asked for: `Ok(None)` is the best there is. `Err`: none at all.
+    pub fn probes(self) -> Result<Option<probe::Sensor>, Unwanted> {
+        match self {
+            Sensor::Auto => Ok(None),
+            Sensor::Btf => Ok(Some(probe::Sensor::Btf)),
+            Sensor::Tracepoint => Ok(Some(probe::Sensor::Tracepoint)),
+            Sensor::Scan => Err(Unwanted),
+        }
+    }
+}
+
+/// Nobody asked for probes.
+#[derive(Clone, Copy, Debug)]
+pub struct Unwanted;
+
 /// For `drift-agent run`.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub policies: PathBuf,
+    /// Where the policies in that folder come from; `None`: whoever writes to it.
+    pub source: Option<Source>,
     pub state: PathBuf,
     /// Overrides what each Policy says.
     pub mode: Option<Mode>,
     pub sensor: Sensor,
     /// `None`: 10 minutes beside probes, once a second without.
     pub scan_interval: Option<Duration>,
+    /// Paths a second that the periodic scans look at, at most.
+    pub scan_rate: Option<u32>,
+    /// They run on threads that come last.
+    pub scan_idle: bool,
     /// A version that was as declared for so long is the last known good one.
     pub soak: Duration,
     /// Bytes on the disk for contents.

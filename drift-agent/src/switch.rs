@@ -12,6 +12,7 @@ pub use answer::Answer;
 pub use choose::{Decision, Demand, Wish, choose};
 
 use std::{
+    collections::HashMap,
     path::{Path, PathBuf},
     time::SystemTime,
 };
@@ -63,6 +64,16 @@ impl SwitchError {
             Self::Unwritable { source, .. } => source.reason(),
             Self::Transaction(error) => error.reason(),
             Self::Store(error) => error.reason(),
+        }
+    }
+
+    /// The same of the path as it is declared.
+    fn at(self, declared: &Path) -> Self {
+        let path = declared.to_owned();
+        match self {
+            Self::Impossible { why, .. } => Self::Impossible { path, why },
+            Self::Unwritable { source, .. } => Self::Unwritable { path, source },
+            other => other,
         }
     }
 
@@ -175,14 +186,12 @@ pub fn perform(
             escape::path(path)
         ));
     }
+    let by_place = new.files.iter().map(|declared| (declared.real(), declared));
+    let by_place: HashMap<&Path, _> = by_place.collect();
     let amiss = |path: &Path| {
-        let index = new
-            .files
-            .binary_search_by(|declared| declared.path.as_path().cmp(path))
-            .ok()?;
-        let declared = &new.files[index];
+        let declared = by_place.get(path)?;
         let observed = observe(host, declared, None, &mut |_| {});
-        (!plan::healable(declared, &observed).is_empty()).then(|| path.to_owned())
+        (!plan::healable(declared, &observed).is_empty()).then(|| declared.path.clone())
     };
     Ok(Switched {
         moves: moves.to_vec(),

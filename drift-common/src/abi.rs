@@ -6,6 +6,7 @@
 
 mod counter;
 mod event;
+mod function;
 mod key;
 mod knob;
 mod offsets;
@@ -13,6 +14,7 @@ mod slot;
 
 pub use counter::Counter;
 pub use event::{Event, Kind};
+pub use function::{Function, MOST_PLACES, Parameter, Signature, Signatures};
 pub use key::{INSIDE, Key, Learned, NAME_HASH_START, NameKey, name_hash, name_hash_step};
 pub use knob::Knobs;
 pub use offsets::Offsets;

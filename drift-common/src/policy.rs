@@ -59,6 +59,7 @@ mod schema;
 mod shape;
 mod source;
 mod suggest;
+mod through;
 mod tree;
 mod unsupported;
 mod validate;
@@ -72,7 +73,9 @@ pub use closure::{Move, Preference, Refused, moves, order};
 pub use compare::{Absence, Compare, Equal, Format, Keys, Rules};
 pub use content::{Content, Encoding, MAX_CONTENT, Packed, Unpack};
 pub use digest::canonical;
-pub use expect::{FinalNewline, HardLinks, MAX_SIZE, Redact, Severity, without_final_newline};
+pub use expect::{
+    HardLinks, Heed, MAX_SIZE, Redact, Severity, with_unix_line_ends, without_final_newline,
+};
 pub use globs::Globs;
 pub use guard::{Backoff, Fight, Guard, MassDrift, Mode, OnRemove};
 pub use parse::{API_VERSION, is_name, parse};
@@ -85,6 +88,7 @@ pub use rollout::{Node, NodeSelector, Rollout, Share, assign, assigned};
 pub use schema::schema;
 pub use source::{MAX_FILE, Place, Position, Source, Spanned};
 pub use suggest::closest;
+pub use through::{Link, Through};
 pub use tree::MAX_NODES;
 pub use validate::{Hold, Holds, Lineage, lineages, validate};
 pub use version::{

@@ -19,16 +19,33 @@ pub fn ids() -> (u32, u32) {
     ((both >> 32) as u32, both as u32)
 }
 
+/// The thread group that changes something; 0, nobody's number, where the kernel does it for somebody else.
+#[inline(always)]
+pub fn tgid() -> u32 {
+    match Task::current().is_kernel_thread() {
+        Ok(false) => ids().0,
+        Ok(true) => 0,
+        Err(_) => {
+            count(Counter::KernelRead);
+            ids().0
+        }
+    }
+}
+
 /// Whether the agent itself is running: its changes do not ring.
 #[inline(always)]
 pub fn is_agent() -> bool {
     ids().0 == agent_tgid()
 }
 
-/// An event with the actor filled in and all else zero. What cannot be read stays zero and is counted: an actor that is half known is still an event.
+/// An event with the actor filled in, where there is one, and all else zero. What cannot be read stays zero and is counted: an actor that is half known is still an event.
 #[inline(always)]
 pub fn event() -> Event {
-    let (tgid, tid) = ids();
+    let tid = ids().1;
+    let tgid = tgid();
+    if tgid == 0 {
+        return NOBODY;
+    }
     let user = bpf_get_current_uid_gid();
     let start_ns = match Task::current().start_ns() {
         Ok(start) => start,

@@ -35,10 +35,11 @@ pub const NO_KEY: Key = Key {
 pub fn change(change: &Change) {
     // SAFETY: a helper without arguments.
     let now = unsafe { bpf_ktime_get_boot_ns() };
+    let tgid = actor::tgid();
     if let Some(slot) = SLOTS.get_ptr_mut(change.slot) {
         // SAFETY: the pointer is into the array map. Fields are written without a lock: two CPUs at once may count one change too few.
         unsafe {
-            (*slot).tgid = actor::ids().0;
+            (*slot).tgid = tgid;
             (*slot).changed_ns = now;
             if change.level as u32 == Level::Done as u32 {
                 (*slot).changes += 1;
@@ -70,6 +71,19 @@ pub fn change(change: &Change) {
         change.slot,
         event.tgid
     );
+}
+
+/// A name was put, or taken away, by a call that is complete in itself.
+#[inline(always)]
+pub fn name(slot: u32, kind: Kind) {
+    change(&Change {
+        slot,
+        kind,
+        level: Level::Done,
+        key: NO_KEY,
+        writers: 0,
+        parent_name: 0,
+    });
 }
 
 /// Raises an object's mark; true when it rose, and so is worth a doorbell. Two CPUs at once may both see it rise, which costs a doorbell and hides nothing.

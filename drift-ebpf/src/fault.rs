@@ -13,6 +13,8 @@ pub enum Fault {
     User,
     /// The table of calls under way is full.
     CallsFull,
+    /// Memory of this processor was used by another program meanwhile.
+    Interrupted,
 }
 
 const _: () = assert!(size_of::<Result<(), Fault>>() <= 8);
@@ -34,6 +36,10 @@ pub fn finish(result: Result<(), Fault>) -> u32 {
             Fault::Kernel => count(Counter::KernelRead),
             Fault::User => {
                 count(Counter::UserRead);
+                crate::emit::mark(SWEEP_SLOT);
+            }
+            Fault::Interrupted => {
+                count(Counter::Interrupted);
                 crate::emit::mark(SWEEP_SLOT);
             }
             Fault::CallsFull => {

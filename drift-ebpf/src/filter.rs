@@ -4,7 +4,7 @@ use drift_common::abi::{Key, NameKey, SWEEP_SLOT};
 
 use crate::{
     fault::Fault,
-    kernel::File,
+    kernel::{Dentry, File},
     key,
     map::{DIRS, INODES, NAMES, NAMES_ANYWHERE},
 };
@@ -39,17 +39,40 @@ pub fn name_anywhere(name: u64) -> Option<u32> {
 /// where a declared one belongs, and that the agent has not learned yet.
 #[inline(always)]
 pub fn file(file: File, key: &Key) -> Result<Option<u32>, Fault> {
-    if let Some(slot) = inode(key) {
-        return Ok(Some(slot));
+    match inode(key) {
+        Some(slot) => Ok(Some(slot)),
+        None => entry(file.dentry()?),
     }
-    let dentry = file.dentry()?;
+}
+
+/// The watched object that an entry of a directory is, or the directory itself where every name in it is watched.
+#[inline(always)]
+pub fn entry(dentry: Dentry) -> Result<Option<u32>, Fault> {
+    let Some((dir, name_hash)) = watched_name(dentry)? else {
+        return Ok(None);
+    };
+    Ok(match name(dir, name_hash) {
+        Some(slot) => Some(slot),
+        None => inside(dir),
+    })
+}
+
+/// The watched object that an entry of a directory is.
+#[inline(always)]
+pub fn declared_entry(dentry: Dentry) -> Result<Option<u32>, Fault> {
+    let Some((dir, name_hash)) = watched_name(dentry)? else {
+        return Ok(None);
+    };
+    Ok(name(dir, name_hash))
+}
+
+/// Directory and name of an entry, if any name in that directory is watched.
+#[inline(always)]
+fn watched_name(dentry: Dentry) -> Result<Option<(Key, u64)>, Fault> {
     let dir = key::of_inode(dentry.parent()?.inode()?)?;
     // SAFETY: as in `inode`.
     if unsafe { DIRS.get(dir) }.is_none() {
         return Ok(None);
     }
-    Ok(match name(dir, dentry.name_hash()?) {
-        Some(slot) => Some(slot),
-        None => inside(dir),
-    })
+    Ok(Some((dir, dentry.name_hash()?)))
 }

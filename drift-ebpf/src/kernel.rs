@@ -5,7 +5,10 @@
 
 use aya_ebpf::{
     EbpfContext,
-    helpers::{bpf_get_current_task, bpf_probe_read_kernel, bpf_probe_read_kernel_str_bytes},
+    helpers::{
+        bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel,
+        bpf_probe_read_kernel_str_bytes,
+    },
     programs::TracePointContext,
 };
 use drift_common::abi::{Knobs, NAME_HASH_START, Offsets, name_hash_step};
@@ -22,6 +25,7 @@ static OFFSETS: Offsets = Offsets {
     task_fs: 0,
     task_group_leader: 0,
     task_start_boottime: 0,
+    task_flags: 0,
     files_fdt: 0,
     fdtable_max_fds: 0,
     fdtable_fd: 0,
@@ -39,7 +43,7 @@ static OFFSETS: Offsets = Offsets {
     inode_generation: 0,
     inode_writecount: 0,
     super_dev: 0,
-    _reserved: 0,
+    iattr_valid: 0,
 };
 
 /// Overwritten by the agent before the programs are loaded.
@@ -85,6 +89,23 @@ impl Address {
     }
 
     #[inline(always)]
+    pub const fn is_null(self) -> bool {
+        self.0 == 0
+    }
+
+    /// To tell it from others.
+    #[inline(always)]
+    pub const fn number(self) -> u64 {
+        self.0
+    }
+
+    /// The pointer that stands so many bytes behind it.
+    #[inline(always)]
+    pub fn pointer(self, offset: usize) -> Result<Address, Fault> {
+        self.read(offset)
+    }
+
+    #[inline(always)]
     fn read<T>(self, offset: usize) -> Result<T, Fault> {
         // SAFETY: the helper checks the address and fails instead of faulting; T is an integer or an `Address`.
         unsafe { bpf_probe_read_kernel((self.0 as *const u8).add(offset).cast::<T>()) }
@@ -95,6 +116,8 @@ impl Address {
 /// A `struct task_struct`.
 #[derive(Clone, Copy)]
 pub struct Task(Address);
+
+const PF_KTHREAD: u32 = 0x0020_0000;
 
 impl Task {
     #[inline(always)]
@@ -108,6 +131,13 @@ impl Task {
     pub fn start_ns(self) -> Result<u64, Fault> {
         let leader: Address = self.0.read(offset!(task_group_leader))?;
         leader.read(offset!(task_start_boottime))
+    }
+
+    /// A thread of the kernel's own: it acts for somebody else, and nobody knows for whom.
+    #[inline(always)]
+    pub fn is_kernel_thread(self) -> Result<bool, Fault> {
+        let flags: u32 = self.0.read(offset!(task_flags))?;
+        Ok(flags & PF_KTHREAD != 0)
     }
 
     /// The file behind a descriptor; `None` where there is none.
@@ -139,8 +169,14 @@ pub struct File(Address);
 
 const FMODE_READ: u32 = 1;
 const FMODE_WRITE: u32 = 2;
+const FMODE_OPENED: u32 = 0x8_0000;
 
 impl File {
+    #[inline(always)]
+    pub const fn new(address: Address) -> File {
+        File(address)
+    }
+
     #[inline(always)]
     pub fn inode(self) -> Result<Inode, Fault> {
         self.0.read(offset!(file_inode)).map(Inode)
@@ -158,6 +194,13 @@ impl File {
         Ok((mode & FMODE_READ != 0, mode & FMODE_WRITE != 0))
     }
 
+    /// Whether its open succeeded: one that did not is thrown away like one that is closed.
+    #[inline(always)]
+    pub fn is_opened(self) -> Result<bool, Fault> {
+        let mode: u32 = self.0.read(offset!(file_mode))?;
+        Ok(mode & FMODE_OPENED != 0)
+    }
+
     /// Whether one reference is left: the next close ends the file.
     #[inline(always)]
     pub fn is_last_reference(self) -> Result<bool, Fault> {
@@ -172,6 +215,11 @@ pub struct Dentry(Address);
 
 impl Dentry {
     #[inline(always)]
+    pub const fn new(address: Address) -> Dentry {
+        Dentry(address)
+    }
+
+    #[inline(always)]
     pub fn inode(self) -> Result<Inode, Fault> {
         self.0.read(offset!(dentry_inode)).map(Inode)
     }
@@ -182,14 +230,21 @@ impl Dentry {
     }
 
     /// [`name_hash`](drift_common::abi::name_hash) of the entry's name.
+    ///
+    /// A program on a function may be interrupted by another one on the same processor, which uses the same buffer. That is noticed: the buffer has an
+    /// owner.
     #[inline(always)]
     pub fn name_hash(self) -> Result<u64, Fault> {
         let name: Address = self.0.read(offset!(dentry_name))?;
         let buffer = NAME.get_ptr_mut(0).ok_or(Fault::Kernel)?;
-        // SAFETY: this CPU's own buffer; a BPF program is not moved to another CPU while it runs.
-        let buffer = unsafe { &mut *buffer };
+        let me = bpf_get_current_pid_tgid();
+        // SAFETY: the pointer is into the map of this processor.
+        let text = unsafe {
+            core::ptr::write_volatile(&raw mut (*buffer).owner, me);
+            &mut (*buffer).text
+        };
         // SAFETY: the helper checks the address and writes at most the buffer's length.
-        let length = unsafe { bpf_probe_read_kernel_str_bytes(name.0 as *const u8, buffer) }
+        let length = unsafe { bpf_probe_read_kernel_str_bytes(name.0 as *const u8, text) }
             .map_err(|_| Fault::Kernel)?
             .len();
         let mut hash = NAME_HASH_START;
@@ -197,10 +252,22 @@ impl Dentry {
             if i >= length {
                 break;
             }
-            hash = name_hash_step(hash, buffer[i & 255]);
+            hash = name_hash_step(hash, text[i & 255]);
         }
-        Ok(hash)
+        // SAFETY: as above; volatile, for the owner may be another by now.
+        let owner = unsafe { core::ptr::read_volatile(&raw const (*buffer).owner) };
+        if owner == me {
+            Ok(hash)
+        } else {
+            Err(Fault::Interrupted)
+        }
     }
+}
+
+/// Which attributes a `struct iattr` is about.
+#[inline(always)]
+pub fn attributes(iattr: Address) -> Result<u32, Fault> {
+    iattr.read(offset!(iattr_valid))
 }
 
 /// A `struct inode`.

@@ -3,7 +3,7 @@
 //! A hook sees one kind of change, [`key`] and [`path`] find out which object it was, [`filter`] says whether anybody declared it, and
 //! [`emit`] marks it dirty and rings. Nothing here decides anything: the agent reads the object itself.
 
-#![cfg_attr(target_arch = "bpf", no_std, no_main)]
+#![cfg_attr(target_arch = "bpf", no_std, no_main, feature(asm_experimental_arch))]
 
 mod actor;
 mod call;
@@ -15,6 +15,7 @@ mod kernel;
 mod key;
 mod map;
 mod path;
+mod traced;
 
 /// On the host the crate is only checked: by editors, and by clippy.
 #[cfg(not(target_arch = "bpf"))]

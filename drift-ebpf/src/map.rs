@@ -45,6 +45,10 @@ pub static NAMES_ANYWHERE: HashMap<u64, u32> = HashMap::with_max_entries(1, 0);
 #[map]
 pub static CALLS: HashMap<u64, Call> = HashMap::with_max_entries(16_384, 0);
 
+/// Renames under way, by thread and moved entry (an overlay renames within a rename): the slots that ring when they succeed, 0 for none.
+#[map]
+pub static RENAMES: LruHashMap<[u64; 2], [u32; 2]> = LruHashMap::with_max_entries(4_096, 0);
+
 /// Thread groups that opened a watched file for writing: their end is worth a doorbell. One that falls out of the table costs a delay (the quiet time).
 #[map]
 pub static WRITERS: LruHashMap<u32, u32> = LruHashMap::with_max_entries(8_192, 0);
@@ -77,6 +81,14 @@ pub static PATH: PerCpuArray<[u8; 4096]> = PerCpuArray::with_max_entries(1, 0);
 #[map]
 pub static LAST: PerCpuArray<Last> = PerCpuArray::with_max_entries(1, 0);
 
-/// Room for one name (NAME_MAX and the closing zero) per CPU.
+/// Room for one name per CPU.
 #[map]
-pub static NAME: PerCpuArray<[u8; 256]> = PerCpuArray::with_max_entries(1, 0);
+pub static NAME: PerCpuArray<Name> = PerCpuArray::with_max_entries(1, 0);
+
+/// NAME_MAX bytes and the closing zero.
+#[repr(C)]
+pub struct Name {
+    /// The thread that has written it last.
+    pub owner: u64,
+    pub text: [u8; 256],
+}

@@ -1,7 +1,13 @@
-//! Many points at which something goes wrong: a change of versions under `strace`, which kills it, or lets a system call fail, at the n-th call.
+//! Many points at which something goes wrong: an operation under `strace`, which kills it, or lets a system call fail, at the n-th call; or on a file system whose
+//! power is cut.
+
+mod operation;
+pub mod power;
+
+pub use operation::{Operation, State};
 
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     env, fs,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -9,53 +15,31 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail, ensure};
-use drift_agent::store::{DEFAULT_QUOTA, Store};
 use tempfile::TempDir;
 
-use crate::{agent::program, skip::skip};
+use crate::skip::skip;
 
 /// Says that every point is wanted, not a few of them: `cargo xtask sweep`.
 const FULL: &str = "DRIFT_SWEEP";
 
-/// How long it may take to bring things in order on a machine that has much else to do.
-const RECOVERY: Duration = Duration::from_secs(10);
+/// How long it may take from the start of a program to things in order.
+const RECOVERY: Duration = Duration::from_secs(1);
 
-/// Policies that need each other, from the first to the last; between them they have [`FILES`] files in each version.
-const POLICIES: [&str; 3] = ["app", "lib", "base"];
-const FILES: usize = 20;
+/// Tries of that: a machine that has much else to do is not the agent's fault.
+const TRIES: usize = 5;
 
-/// A change of versions.
-#[derive(Clone, Copy, Debug)]
-pub enum Change {
-    /// All three policies from 1.0.0 to 2.0.0.
-    Activate,
-    /// And back.
-    Rollback,
-}
+/// What takes longer under `strace` goes on for ever, for us.
+const MOST_TIME: &str = "30";
 
-impl Change {
-    /// The versions before and after it.
-    #[must_use]
-    pub const fn versions(self) -> (u32, u32) {
-        match self {
-            Self::Activate => (1, 2),
-            Self::Rollback => (2, 1),
-        }
-    }
-
-    fn arguments(self) -> &'static [&'static str] {
-        match self {
-            Self::Activate => &["activate", "app", "2.0.0"],
-            Self::Rollback => &["rollback", "app"],
-        }
-    }
-}
-
-/// A folder in which the same change is made again and again.
+/// A folder in which the same operation is done again and again.
 #[derive(Debug)]
 pub struct Ground {
-    folder: TempDir,
-    change: Change,
+    operation: Operation,
+    /// Holds `now/tree` and its twin `before/tree`, as they were before the operation.
+    folder: PathBuf,
+    /// Holds `now/state` and `before/state`: the same folder, or one on another file system.
+    other: PathBuf,
+    _kept: Option<TempDir>,
 }
 
 /// What a process under `strace` has come to.
@@ -85,6 +69,12 @@ impl Ended {
     }
 }
 
+/// Whether every point is wanted.
+#[must_use]
+pub fn is_full() -> bool {
+    env::var_os(FULL).is_some()
+}
+
 /// Whether there is a `strace` that can do it; where not, the test is skipped with the reason.
 #[must_use]
 pub fn has_strace(test: &str) -> bool {
@@ -110,251 +100,210 @@ pub fn has_strace(test: &str) -> bool {
 }
 
 /// One call of a process.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Call {
     pub name: String,
-    /// The how many-th of that name it is: `strace` counts each apart.
+    /// The how many-th of that name it is in its thread: `strace` counts each name and each thread apart.
     pub number: usize,
 }
 
-/// The calls to try, of all of them: each, or a `few` all over. `offset`: other ones, where not each is tried.
-pub fn points(all: &[Call], few: usize, offset: usize) -> impl Iterator<Item = &Call> {
-    let every = if env::var_os(FULL).is_some() {
+/// The calls to try, of all of them: each, or a `few` all over. `part` of 100: where the first of a few is.
+pub fn points(all: &[Call], few: usize, part: usize) -> impl Iterator<Item = &Call> {
+    let every = if is_full() {
         1
     } else {
         all.len().div_ceil(few).max(1)
     };
-    all.iter().skip(offset % every).step_by(every)
+    all.iter().skip(every * part / 100).step_by(every)
 }
 
 impl Ground {
-    /// Laid out, and at the version before the change.
+    /// Laid out, and as it is before the operation.
     ///
     /// # Errors
-    /// The file system's; or the agent cannot do it even when nothing goes wrong.
-    pub fn new(change: Change) -> Result<Self> {
+    /// The file system's; or it cannot be done even when nothing goes wrong.
+    pub fn new(operation: Operation) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("drift-sweep-").tempdir()?;
-        let ground = Self { folder, change };
-        for name in ["policies", "now", "now/tree", "now/state"] {
-            fs::create_dir(ground.at(name))?;
+        let path = folder.path().to_owned();
+        Self::begun(operation, &path, &path, Some(folder))
+    }
+
+    /// In folders that are there: the tree in one, the state in the other.
+    ///
+    /// # Errors
+    /// As [`Ground::new`].
+    pub fn at(operation: Operation, folder: &Path, other: &Path) -> Result<Self> {
+        Self::begun(operation, folder, other, None)
+    }
+
+    fn begun(
+        operation: Operation,
+        folder: &Path,
+        other: &Path,
+        kept: Option<TempDir>,
+    ) -> Result<Self> {
+        let ground = Self {
+            operation,
+            folder: folder.to_owned(),
+            other: other.to_owned(),
+            _kept: kept,
+        };
+        for place in [ground.policies(), ground.tree(), ground.state_folder()] {
+            fs::create_dir_all(place)?;
         }
-        fs::write(ground.at("policies/all.yaml"), ground.policies())?;
-        // The first change is made from nothing, so that the agent knows the version.
-        for file in 0..FILES {
-            fs::write(ground.file(file), content(file, 2))?;
+        ground.lay_out()?;
+        ensure!(ground.state()? == State::Old);
+        for folder in ground.folders() {
+            copy(&folder.join("now"), &folder.join("before"))?;
         }
-        for arguments in [
-            &["activate", "app", "2.0.0"][..],
-            &["activate", "app", "1.0.0"],
-        ] {
-            let ended = ground.run(None, arguments)?;
-            ensure!(ended.output.status.success(), "{}", ended.said());
-        }
-        if let Change::Rollback = change {
-            let ended = ground.run(None, Change::Activate.arguments())?;
-            ensure!(ended.output.status.success(), "{}", ended.said());
-        }
-        ensure!(ground.version()? == Some(change.versions().0));
-        copy(&ground.at("now"), &ground.at("before"))?;
         Ok(ground)
     }
 
-    fn at(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
+    fn policies(&self) -> PathBuf {
+        self.folder.join("policies")
     }
 
-    /// Every seventh file is in a directory that only the later version needs.
-    fn file(&self, number: usize) -> PathBuf {
-        self.at("now/tree").join(format!("file-{number}"))
+    fn tree(&self) -> PathBuf {
+        self.folder.join("now/tree")
     }
 
-    fn policies(&self) -> String {
-        let mut text = String::new();
-        let head = "---\napiVersion: configdrift.io/v1alpha1\n";
-        for (index, policy) in POLICIES.iter().enumerate() {
-            text += &format!(
-                "{head}kind: Policy\nmetadata: {{name: {policy}}}\nspec: {{activeVersion: 1.0.0, mode: heal, onRemove: remove}}\n"
-            );
-            for version in 1..=2 {
-                text += &format!(
-                    "{head}kind: PolicyVersion\nmetadata: {{name: {policy}-{version}}}\nspec:\n  policy: {policy}\n  version: {version}.0.0\n"
-                );
-                if let Some(needs) = POLICIES.get(index + 1) {
-                    text +=
-                        &format!("  dependencies: [{{policy: {needs}, version: ^{version}}}]\n");
-                }
-                text += "  files:\n";
-                for file in (0..FILES).filter(|file| file % POLICIES.len() == index) {
-                    text += &format!(
-                        "    - {{path: {}, content: {{inline: '{}'}}, mode: '06{version}0'}}\n",
-                        self.file(file).display(),
-                        content(file, version)
-                    );
-                }
-                let tree = self.at("now/tree");
-                let tree = tree.display();
-                text += &format!(
-                    "    - {{path: {tree}/of-{version}/{policy}/file, content: {{inline: x}}}}\n  symlinks:\n    - {{path: {tree}/link-{policy}, target: to-{version}}}\n"
-                );
-            }
+    fn state_folder(&self) -> PathBuf {
+        self.other.join("now/state")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.other.join("strace.log")
+    }
+
+    /// As it was before the operation.
+    ///
+    /// # Errors
+    /// The file system's.
+    pub fn reset(&self) -> Result<()> {
+        for folder in self.folders() {
+            let now = folder.join("now");
+            fs::remove_dir_all(&now)?;
+            copy(&folder.join("before"), &now)?;
         }
-        // What is asked for only to bring things in order.
-        text += &format!(
-            "{head}kind: Policy\nmetadata: {{name: other}}\nspec: {{activeVersion: 1.0.0}}\n{head}kind: PolicyVersion\nmetadata: {{name: other-1}}\nspec: {{policy: other, version: 1.0.0}}\n"
-        );
-        text
+        Ok(())
     }
 
-    /// Runs the agent to its end; `inject`: under `strace`, with this.
-    fn run(&self, inject: Option<&str>, arguments: &[&str]) -> Result<Ended> {
-        let mut command = match inject {
-            None => Command::new(program()),
-            Some(inject) => {
-                let mut command = Command::new("strace");
-                let log = self.at("strace.log");
-                command.args(["-f", "-qq", "-o"]).arg(log);
-                for option in inject.split(' ').filter(|option| !option.is_empty()) {
-                    command.args(["-e", option]);
-                }
-                command.arg(program());
-                command
-            }
-        };
-        let output = command
-            .args(arguments)
-            .arg("--policies")
-            .arg(self.at("policies"))
-            .arg("--state")
-            .arg(self.at("now/state"))
-            .stdin(Stdio::null())
-            .output()
-            .context("the agent, or strace")?;
-        Ok(Ended { output })
+    /// One, or two.
+    fn folders(&self) -> impl Iterator<Item = &Path> {
+        let other = (self.other != self.folder).then_some(self.other.as_path());
+        std::iter::once(self.folder.as_path()).chain(other)
     }
 
-    /// Makes the change with `inject`, from the version before it.
+    /// Does the operation with `inject`, from how it was before.
     ///
     /// # Errors
     /// It cannot be started.
-    pub fn change(&self, inject: &str) -> Result<Ended> {
-        fs::remove_dir_all(self.at("now"))?;
-        copy(&self.at("before"), &self.at("now"))?;
-        self.run(Some(inject), self.change.arguments())
+    pub fn with(&self, inject: &str) -> Result<Ended> {
+        self.reset()?;
+        let mut command = Command::new("timeout");
+        command.args(["-s", "KILL", MOST_TIME, "strace", "-f", "-qq", "-o"]);
+        command.arg(self.log());
+        for option in inject.split(' ').filter(|option| !option.is_empty()) {
+            command.args(["-e", option]);
+        }
+        let operation = self.command();
+        command
+            .arg(operation.get_program())
+            .args(operation.get_args());
+        ended(command)
     }
 
-    /// Which of these calls the change makes, in their order.
+    /// Which of these calls it makes: in their order, each thread's.
     ///
     /// # Errors
     /// It does not come to its end without anything going wrong.
     pub fn calls(&self, calls: &str) -> Result<Vec<Call>> {
-        let ended = self.change(&format!("trace={calls}"))?;
+        let ended = self.with(&format!("trace={calls}"))?;
         ensure!(ended.output.status.success(), "{}", ended.said());
-        ensure!(self.version()? == Some(self.change.versions().1));
-        let log = fs::read_to_string(self.at("strace.log"))?;
-        let mut counts: HashMap<&str, usize> = HashMap::new();
-        let names = log.lines().filter_map(|line| {
-            let call = line.split_once(char::is_whitespace)?.1.trim_start();
-            let name = call.split_once('(')?.0;
+        ensure!(self.state()? == State::New);
+        let log = fs::read_to_string(self.log())?;
+        let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
+        let mut seen = HashSet::new();
+        let mut calls = Vec::new();
+        for line in log.lines() {
+            let Some((thread, call)) = line.split_once(char::is_whitespace) else {
+                continue;
+            };
+            let Some((name, _)) = call.trim_start().split_once('(') else {
+                continue;
+            };
             // The first one is strace's own, the last one is the end.
             let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-            (is_name && !["execve", "exit_group"].contains(&name)).then_some(name)
-        });
-        let calls = names.map(|name| {
-            let number = counts.entry(name).or_default();
+            if !is_name || ["execve", "exit_group"].contains(&name) {
+                continue;
+            }
+            let number = counts.entry((thread, name)).or_default();
             *number += 1;
-            Call {
+            let call = Call {
                 name: name.to_owned(),
                 number: *number,
-            }
-        });
-        Ok(calls.collect())
-    }
-
-    /// The version that every file has; `None`: not all the same. A file that has neither is an error.
-    ///
-    /// # Errors
-    /// A file is torn.
-    pub fn version(&self) -> Result<Option<u32>> {
-        use std::os::unix::fs::PermissionsExt;
-        let mut versions = Vec::new();
-        for file in 0..FILES {
-            let path = self.file(file);
-            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            let mode = fs::metadata(&path)?.permissions().mode() & 0o777;
-            let of = |version: &u32| text == content(file, *version);
-            let Some(version) = [1, 2].into_iter().find(of) else {
-                bail!("{} is torn: {text:?}", path.display());
             };
-            // At the very beginning the modes are those of the test.
-            if mode & 0o100 == 0 && mode != 0o644 {
-                let expected = 0o600 | (version << 3);
-                ensure!(mode == expected, "{} has {mode:o}", path.display());
-            }
-            versions.push(version);
-        }
-        for policy in POLICIES {
-            let link = self.at("now/tree").join(format!("link-{policy}"));
-            if let Ok(target) = fs::read_link(&link) {
-                versions.push(if target == Path::new("to-2") { 2 } else { 1 });
+            // The same of another thread is the same point.
+            if seen.insert(call.clone()) {
+                calls.push(call);
             }
         }
-        versions.dedup();
-        Ok((versions.len() == 1).then(|| versions[0]))
+        Ok(calls)
     }
 
-    /// Brings things in order as the next start does, and looks at what has come of it: the version that everything has, the agent's word for it
-    /// too, with nothing left over. And how long the command took.
+    /// Brings things in order as the next start does, and looks at what has come of it: all old or all new, the agent's word for it too, with nothing left over.
+    /// And how long that took from the start of the program.
     ///
     /// # Errors
     /// Anything else.
-    pub fn recovered(&self) -> Result<(u32, Duration)> {
-        let start = Instant::now();
-        let ended = self.run(None, &["activate", "other", "1.0.0"])?;
-        let took = start.elapsed();
-        ensure!(ended.output.status.success(), "{}", ended.said());
-        ensure!(took < RECOVERY, "it took {took:?}");
-        let version = self.version()?.context("versions are mixed")?;
-        ensure!(!self.at("now/state/journal").exists(), "a journal is left");
-        let other = 3 - version;
-        for (path, is_there) in [(version, true), (other, false)] {
-            for policy in POLICIES {
-                let file = self.at("now/tree").join(format!("of-{path}/{policy}/file"));
-                ensure!(
-                    file.exists() == is_there,
-                    "{}: {}",
-                    file.display(),
-                    ended.said()
-                );
+    pub fn recovered(&self) -> Result<(State, Duration)> {
+        let mut took = Duration::MAX;
+        // What is to be brought in order is there once only: it is kept for another try.
+        for folder in self.folders() {
+            copy(&folder.join("now"), &folder.join("crashed"))?;
+        }
+        for attempt in 0..TRIES {
+            if attempt > 0 {
+                for folder in self.folders() {
+                    fs::remove_dir_all(folder.join("now"))?;
+                    copy(&folder.join("crashed"), &folder.join("now"))?;
+                }
+            }
+            let start = Instant::now();
+            let ended = ended(self.recovery())?;
+            took = took.min(start.elapsed());
+            ensure!(ended.output.status.success(), "{}", ended.said());
+            if took < RECOVERY {
+                break;
             }
         }
+        for folder in self.folders() {
+            fs::remove_dir_all(folder.join("crashed"))?;
+        }
+        ensure!(took < RECOVERY, "it took {took:?}");
+        let state = self.state()?;
+        ensure!(state != State::Mixed, "some is old and some is new");
         let left = Command::new("find")
-            .arg(self.at("now"))
+            .args([self.folder.join("now"), self.other.join("now")])
             .args(["-name", ".drift-*", "-o", "-name", ".new-*"])
             .output()?;
         let left = String::from_utf8_lossy(&left.stdout).into_owned();
         ensure!(left.is_empty(), "left over: {left}");
-        let store = Store::open(&self.at("now/state"), DEFAULT_QUOTA)?;
-        ensure!(store.notes().is_empty(), "{:?}", store.notes());
-        let (snapshot, _) = store.look(&self.at("policies"), Path::new("/"), None);
-        let snapshot = snapshot.map_err(|rejected| anyhow::anyhow!("{rejected}"))?;
-        for policy in POLICIES {
-            let (active, _) = snapshot.policy(policy).context("a policy")?;
-            ensure!(
-                active.version == format!("{version}.0.0"),
-                "{policy} has {} for the agent, and {version} on the disk",
-                active.version
-            );
-        }
-        Ok((version, took))
+        self.agrees(state)?;
+        Ok((state, took))
     }
 }
 
-fn content(file: usize, version: u32) -> String {
-    format!("{file} {version} ").repeat(1 + file * 97)
+fn ended(mut command: Command) -> Result<Ended> {
+    let output = command.stdin(Stdio::null()).output();
+    let output = output.with_context(|| format!("{command:?}"))?;
+    Ok(Ended { output })
 }
 
 fn copy(from: &Path, to: &Path) -> Result<()> {
     let status = Command::new("cp").arg("-a").arg(from).arg(to).status()?;
-    ensure!(status.success(), "cp: {status}");
+    if !status.success() {
+        bail!("cp -a {} {}: {status}", from.display(), to.display());
+    }
     Ok(())
 }

@@ -495,3 +495,54 @@ fn what_one_file_cannot_hold_is_in_several_and_clean() -> Result<()> {
     );
     Ok(())
 }
+
+#[test]
+fn links_on_the_way_to_a_path_are_declared_with_it() -> Result<()> {
+    if !is_built("links_on_the_way_to_a_path_are_declared_with_it") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    for name in ["etc", "srv/app/releases/7/conf.d"] {
+        fs::create_dir_all(scene.at(name))?;
+    }
+    symlink("../srv/app", scene.at("etc/app"))?;
+    symlink("releases/7", scene.at("srv/app/current"))?;
+    for name in ["app.conf", "conf.d/one"] {
+        fs::write(scene.at("srv/app/releases/7").join(name), "x\n")?;
+    }
+    let arguments = [
+        "tree/etc/app/current/app.conf",
+        "tree/etc/app/current/conf.d",
+        "-o",
+        "elsewhere/p/p.yaml",
+        "--exhaustive",
+    ];
+    let (status, out, err) = snapshot(&scene, &arguments)?;
+    ensure!(status == 0, "{out}{err}");
+    let note = "note: tree/etc/app/current/conf.d is reached through /";
+    ensure!(out.contains(note), "no {note:?}:\n{out}");
+    let text = fs::read_to_string(scene.elsewhere().join("p/p.yaml"))?;
+    for path in ["app.conf", "conf.d", "conf.d/one"] {
+        let path = format!("{}/{path}", scene.at("etc/app/current").display());
+        ensure!(text.contains(&path), "no {path}:\n{text}");
+    }
+    ensure!(text.matches("target: ../srv/app").count() == 3, "{text}");
+    ensure!(text.matches("target: releases/7").count() == 3, "{text}");
+    let check = || -> Result<(Option<i32>, String)> {
+        let output = Command::new(program())
+            .args(["check", "-o", "jsonl", "--policies"])
+            .arg(scene.elsewhere().join("p"))
+            .output()?;
+        let out = String::from_utf8_lossy(&output.stdout).into_owned();
+        Ok((output.status.code(), out))
+    };
+    let (status, out) = check()?;
+    ensure!(status == Some(0), "{out}");
+    // One of the links holds something else, and leads to the same.
+    fs::remove_file(scene.at("srv/app/current"))?;
+    symlink("./releases/7", scene.at("srv/app/current"))?;
+    let (status, out) = check()?;
+    ensure!(status == Some(4), "{status:?}: {out}");
+    ensure!(out.matches("\"relocated\"").count() >= 3, "{out}");
+    Ok(())
+}

@@ -77,7 +77,7 @@ fn a_final_line_end_that_does_not_count_is_no_drift_and_healing_is_a_fixed_point
         fs::write(path, "x")?;
     }
     let agent = Agent::start(&scene, &SCAN)?;
-    // B047, B049: one more line end, of either kind.
+    // B047: one more line end, of either kind.
     for more in ["\n", "\r\n"] {
         let mark = agent.mark();
         for path in [&ignore, &exact] {
@@ -104,6 +104,43 @@ fn a_final_line_end_that_does_not_count_is_no_drift_and_healing_is_a_fixed_point
         agent.all()
     );
     ensure!(events(&ignore) == once, "{}", agent.all());
+    ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+/// B049: other line ends do not count where that is said, and healing writes those that are declared.
+#[test]
+fn line_ends_that_do_not_count_are_no_drift_and_elsewhere_come_to_rest() -> Result<()> {
+    if !is_built("line_ends_that_do_not_count_are_no_drift_and_elsewhere_come_to_rest") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    scene.declare_spec(
+        "1.0.0",
+        HEAL_AT_ONCE,
+        r#"files:
+    - {path: TREE/ignore, content: {inline: "a\nb\n"}, lineEndings: ignore}
+    - {path: TREE/exact, content: {inline: "a\nb\n"}}
+"#,
+    )?;
+    let (ignore, exact) = (scene.at("ignore"), scene.at("exact"));
+    for path in [&ignore, &exact] {
+        fs::write(path, "a\nb\n")?;
+    }
+    let agent = Agent::start(&scene, &SCAN)?;
+    for path in [&ignore, &exact] {
+        fs::write(path, "a\r\nb\r\n")?;
+    }
+    agent.event(0, "config.drift.healed", &exact)?;
+    ensure!(fs::read(&exact)? == b"a\nb\n");
+    // Something else is drift, and is put right with the line ends that are declared.
+    fs::write(&ignore, "a\r\nc\r\n")?;
+    agent.event(0, "config.drift.healed", &ignore)?;
+    ensure!(fs::read(&ignore)? == b"a\nb\n");
+    for path in [&ignore, &exact] {
+        let told = about(&agent, 0, path);
+        ensure!(told.len() == 2, "{}", agent.all());
+    }
     ensure!(agent.stop()?.success());
     Ok(())
 }

@@ -4,7 +4,7 @@ use std::fs;
 
 use anyhow::{Result, ensure};
 use drift_tests::{
-    agent::{Agent, has_probes, is_built, tool},
+    agent::{Agent, has_probes, is_built, program, tool},
     scene::{Declared, HEAL, Scene, file},
 };
 use serde_json::Value;
@@ -212,5 +212,53 @@ fn a_new_version_is_put_in_place_however_much_it_changes() -> Result<()> {
         "{}",
         agent.all()
     );
+    Ok(())
+}
+
+#[test]
+fn what_holds_a_path_back_and_who_changed_it_last_is_explained() -> Result<()> {
+    if !has_probes("what_holds_a_path_back_and_who_changed_it_last_is_explained") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    let guard = "  mode: heal\n  guard: {backoff: {first: 1h, cap: 1h}, perMinute: 7}\n";
+    scene.declare("1.0.0", guard, &files)?;
+    let agent = Agent::start(&scene, &[])?;
+    let app = scene.at("app.conf");
+    let script = format!("echo other > {}", app.display());
+    let pid = tool("sh", &["-c", &script])?;
+    agent.event(0, "config.drift.healed", &app)?;
+    ensure!(agent.stop()?.success());
+    let explain = |output: &str| -> Result<String> {
+        let output = std::process::Command::new(program())
+            .args(["explain", "-o", output, "--policies"])
+            .arg(scene.policies())
+            .arg("--state")
+            .arg(scene.root().join("state"))
+            .arg(&app)
+            .output()?;
+        ensure!(output.status.success(), "{output:?}");
+        Ok(String::from_utf8(output.stdout)?)
+    };
+    let text = explain("table")?;
+    for part in [
+        "  held back  until ",
+        ", after 1 heal in a row (guard.backoff)\n",
+        "at most 7 heals of its policy in any minute (guard.perMinute)\n",
+        &format!("  changed by sh (pid {pid}, root), "),
+    ] {
+        ensure!(text.contains(part), "no {part:?}:\n{text}");
+    }
+    let value: Value = serde_json::from_str(&explain("json")?)?;
+    ensure!(value["guard"]["per_minute"] == 7, "{value}");
+    ensure!(value["guard"]["backoff"]["cap_ms"] == 3_600_000, "{value}");
+    ensure!(value["kept"]["healing"]["guard"] == "backoff", "{value}");
+    ensure!(
+        value["kept"]["last_changed_by"]["actor"]["pid"] == pid,
+        "{value}"
+    );
+    ensure!(value["kept"]["version"].is_null(), "{value}");
     Ok(())
 }

@@ -5,9 +5,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use drift_tests::{
-    agent::{Agent, has_probes},
+    agent::{Agent, has_probes, is_built},
     scene::{DEFAULT, HEAL, Scene, file},
     wait,
 };
@@ -161,6 +161,51 @@ fn a_writer_stopped_reader_loses_no_file() -> Result<()> {
     {
         ensure!(record["observed"]["digest"] == digest.as_str(), "{record}");
         ensure!(record["cause"] == "kernel", "{record}");
+    }
+    Ok(())
+}
+
+/// The name and the nice value of each thread.
+fn priorities(pid: u32) -> Result<Vec<(String, i32)>> {
+    let mut found = Vec::new();
+    for task in fs::read_dir(format!("/proc/{pid}/task"))? {
+        // One that has just ended has nothing to tell.
+        let Ok(stat) = fs::read_to_string(task?.path().join("stat")) else {
+            continue;
+        };
+        let (name, rest) = stat.rsplit_once(") ").context("a name")?;
+        let (_, name) = name.split_once(" (").context("a name")?;
+        // Fields from the third on; the nice value is the nineteenth.
+        let nice = rest.split(' ').nth(16).context("a nice value")?;
+        found.push((name.to_owned(), nice.parse()?));
+    }
+    Ok(found)
+}
+
+#[test]
+fn the_threads_of_the_periodic_scans_come_last_and_no_others() -> Result<()> {
+    if !is_built("the_threads_of_the_periodic_scans_come_last_and_no_others") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", HEAL, &files)?;
+    let scan = ["--sensor", "scan", "--scan-interval", "100ms"];
+    for (more, quiet) in [(&["--scan-idle", "--scan-rate", "1000"][..], 4), (&[], 0)] {
+        let agent = Agent::start(&scene, &[&scan[..], more].concat())?;
+        let mark = agent.mark();
+        fs::write(scene.at("app.conf"), "other\n")?;
+        agent.event(mark, "config.drift.healed", &scene.at("app.conf"))?;
+        let threads = priorities(agent.pid())?;
+        // Another one than 0 where the tests themselves come last.
+        let own = priorities(std::process::id())?[0].1;
+        let (scans, others): (Vec<_>, Vec<_>) =
+            threads.iter().partition(|(name, _)| name == "drift-scan");
+        ensure!(scans.len() == quiet, "{threads:?}");
+        ensure!(scans.iter().all(|(_, nice)| *nice == 19), "{threads:?}");
+        ensure!(others.iter().all(|(_, nice)| *nice == own), "{threads:?}");
+        ensure!(agent.stop()?.success());
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: figures that anyone can measure again, each beside what the machine can do at all and what others need.
 
 mod floor;
+mod heal;
 mod measure;
 mod scan;
 mod tree;
@@ -11,7 +12,8 @@ use clap::Subcommand;
 const EXAMPLES: &str = "\
 Examples:
   cargo xtask bench scan            drift-agent check of 100,000 files, beside b3sum and AIDE
-  cargo xtask bench scan -o json    the same for a program";
+  cargo xtask bench scan -o json    the same for a program
+  sudo -E cargo xtask bench heal    one file and a version of 100, beside the disk's own time";
 
 /// Measure drift beside what the machine can do at all and what others need.
 #[derive(Debug, clap::Args)]
@@ -24,6 +26,10 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Bench {
     Scan(scan::Args),
+    Heal(heal::Args),
+    /// The least that heals: what `heal` measures the agent against.
+    #[command(hide = true)]
+    Healer(heal::healer::Args),
     /// The least that a scan can cost: what `scan` measures the others against.
     #[command(hide = true)]
     Floor(floor::Args),
@@ -32,6 +38,8 @@ enum Bench {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.bench {
         Bench::Scan(args) => scan::run(args),
+        Bench::Heal(args) => heal::run(args),
+        Bench::Healer(args) => heal::healer::run(args),
         Bench::Floor(args) => floor::run(args),
     }
 }

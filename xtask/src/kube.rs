@@ -144,7 +144,7 @@ impl Cluster {
             .take(nodes.into())
             .map(|letter| format!("node-{}", char::from(letter)))
             .collect();
-        for folder in ["log", "etcd", "empty"] {
+        for folder in ["log", "etcd", "empty", "pids"] {
             let folder = state.folder.join(folder);
             fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
         }
@@ -186,9 +186,9 @@ impl Cluster {
         Ok(())
     }
 
-    /// kubectl, as the admin.
-    pub(crate) fn kubectl(&self) -> Option<PathBuf> {
-        self.state.as_ref().map(State::kubectl)
+    /// Where `kubectl`, keys and logs are.
+    pub(crate) fn folder(&self) -> Option<PathBuf> {
+        self.state.as_ref().map(|state| state.folder.clone())
     }
 
     /// Whether nothing has to be built first.

@@ -3,12 +3,16 @@
 mod crash;
 mod fault;
 mod oracle;
+mod power;
+mod race;
+mod rival;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 
 use crate::{
     build, setup,
     step::Step,
+    test,
     workspace::{Profile, Workspace},
 };
 
@@ -16,10 +20,13 @@ const EXAMPLES: &str = "\
 Examples:
   sudo -E cargo xtask sweep oracle               10,000 sequences; another seed each time
   cargo xtask sweep oracle --seed 1 --sequences 5   the same again
-  cargo xtask sweep crash                        kill a change of versions at each of its calls
-  TMPDIR=/dev/shm cargo xtask sweep fault       let each call fail, once and for good
+  TMPDIR=/dev/shm cargo xtask sweep crash        kill what is whole or not at all at each of its calls
+  TMPDIR=/dev/shm cargo xtask sweep fault        let each call fail, once and for good
+  sudo -E cargo xtask sweep power --cuts 1000    cut the power of the disk at any moment
+  sudo -E cargo xtask sweep race                 a million heals among eight attackers
+  sudo -E cargo xtask sweep rival                a rival for ten minutes
 
-Each takes from half an hour to some hours. The tests themselves try a few of the first two.";
+Each takes from ten minutes to some hours. The tests themselves try a few of each.";
 
 /// Try what can go wrong for as long as somebody has time, not a few times as the tests do.
 #[derive(Debug, clap::Args)]
@@ -34,6 +41,9 @@ enum What {
     Oracle(oracle::Args),
     Crash(crash::Args),
     Fault(fault::Args),
+    Power(power::Args),
+    Race(race::Args),
+    Rival(rival::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -41,19 +51,26 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         What::Oracle(args) => oracle::run(args),
         What::Crash(args) => crash::run(args),
         What::Fault(args) => fault::run(args),
+        What::Power(args) => power::run(args),
+        What::Race(args) => race::run(args),
+        What::Rival(args) => rival::run(args),
     }
 }
 
-/// Runs a test of a change of versions at every point there is, on an agent as it is shipped.
-fn every_point(test: &str) -> Result<()> {
+/// Runs a file of tests with all that it can try, on an agent as it is shipped. Programs that it needs are installed where that is possible.
+fn long(test: &str, variable: &str, value: &str) -> Result<()> {
     let workspace = Workspace::find()?;
     let toolchain = setup::ensure(&workspace)?;
     build::probes(&workspace, &toolchain)?;
     let agent = build::agent(&workspace, Profile::Release)?;
+    let missing = test::install_programs();
+    if !missing.is_empty() {
+        bail!("not installed: {}", missing.join(", "));
+    }
     Step::cargo("sweep")
         .args(["test", "--package", "drift-tests", "--test", test])
-        .args(["--", "--nocapture"])
-        .env("DRIFT_SWEEP", "1")
+        .args(["--", "--nocapture", "--test-threads=1"])
+        .env(variable, value)
         .env("DRIFT_AGENT", &agent)
         .env("DRIFT_PROBES", workspace.probes())
         .current_dir(&workspace.root)

@@ -36,8 +36,8 @@ What the tests find in their environment:
   DRIFT_AGENT            the built agent
   DRIFT_OTELCOL          the OpenTelemetry Collector
   DRIFT_OTELCOL_MISSING  why there is none
-  DRIFT_KUBECTL          kubectl, as the admin of a cluster that is up while the tests run
-  DRIFT_KUBECTL_MISSING  why there is none
+  DRIFT_KUBE             the folder of a cluster that is up while the tests run
+  DRIFT_KUBE_MISSING     why there is none
   DRIFT_SKIPS            a file: a test that cannot run here appends a line to it and returns,
                            SKIPPED <test name>: <reason>
                          A reason that begins with `not installed: <program>` is a defect where CI
@@ -122,8 +122,8 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let cluster = cluster(&workspace);
     step = match &cluster {
-        Ok((_, kubectl)) => step.env("DRIFT_KUBECTL", kubectl),
-        Err(reason) => step.env("DRIFT_KUBECTL_MISSING", reason),
+        Ok((_, folder)) => step.env("DRIFT_KUBE", folder),
+        Err(reason) => step.env("DRIFT_KUBE_MISSING", reason),
     };
     let (counts, failure) = run_and_count(step.args(&args.args))?;
 
@@ -175,7 +175,7 @@ fn other_kernels(workspace: &Workspace, skips: &mut Vec<Skip>) -> Option<vmtest:
 }
 
 /// Installs what is missing, where that is possible; gives what is still missing.
-fn install_programs() -> Vec<&'static str> {
+pub(crate) fn install_programs() -> Vec<&'static str> {
     let missing = || {
         PROGRAMS
             .into_iter()
@@ -211,8 +211,8 @@ fn cluster(workspace: &Workspace) -> Result<(kube::Cluster, std::path::PathBuf),
         return Err("the cluster's programs are not built: `cargo xtask kube test` builds them, once (4 minutes)".to_owned());
     }
     let cluster = kube::Cluster::up(workspace, 0).map_err(|error| format!("{error:#}"))??;
-    let kubectl = cluster.kubectl().ok_or("it has ended")?;
-    Ok((cluster, kubectl))
+    let folder = cluster.folder().ok_or("it has ended")?;
+    Ok((cluster, folder))
 }
 
 /// Passes the tests' output on as it comes, and adds up their closing lines.

@@ -232,8 +232,8 @@ mod tests {
     use std::path::{Path, PathBuf};
 
     use drift_common::policy::{
-        Attributes, Compare, Content, FileSpec, FinalNewline, HardLinks, Principal, Problems,
-        Redact, Severity, parse,
+        Attributes, Compare, Content, FileSpec, HardLinks, Heed, Principal, Problems, Redact,
+        Severity, parse,
     };
 
     use super::*;
@@ -265,6 +265,7 @@ mod tests {
                 value: path.into(),
                 at: at.start(),
             },
+            through: None,
             content: Spanned {
                 value: Content::Inline(text.into()),
                 at: at.start(),
@@ -277,7 +278,8 @@ mod tests {
             severity: Severity::default(),
             redact: Redact::default(),
             max_size: None,
-            final_newline: FinalNewline::default(),
+            final_newline: Heed::default(),
+            line_endings: Heed::default(),
             hard_links: HardLinks::default(),
             compare: Spanned {
                 value: Compare::Exact,

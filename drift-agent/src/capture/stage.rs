@@ -129,7 +129,17 @@ fn holds(path: &Path, name: &OsStr) -> bool {
 
 /// Removes what snapshots that were killed have left. One that is under way holds its folder locked.
 fn remove_leftovers(place: &Path) {
-    for name in names_in(place).unwrap_or_default() {
+    let names = match names_in(place) {
+        Ok(names) => names,
+        Err(error) => {
+            let place = drift_common::escape::path(place);
+            log::warn!(
+                "whether an earlier snapshot has left something in {place} cannot be told: {error}"
+            );
+            return;
+        }
+    };
+    for name in names {
         let path = place.join(&name);
         if !name.as_bytes().starts_with(PREFIX.as_bytes())
             || !fs::symlink_metadata(&path).is_ok_and(|metadata| metadata.is_dir())

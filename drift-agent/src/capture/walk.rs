@@ -10,8 +10,8 @@ use std::{
 };
 
 use drift_common::policy::{
-    Attributes, Compare, Content, DirectorySpec, Exhaustive, FileSpec, FinalNewline, Globs,
-    HardLinks, MAX_CONTENT, OnUnexpected, Redact, Severity, Source, Spanned, SymlinkSpec,
+    Attributes, Compare, Content, DirectorySpec, Exhaustive, FileSpec, Globs, HardLinks, Heed,
+    MAX_CONTENT, OnUnexpected, Redact, Severity, Source, Spanned, SymlinkSpec, Through,
 };
 
 use super::{Alone, Contents, Left, Secret, attribute};
@@ -30,8 +30,8 @@ const MOST_PATTERNS: usize = 256;
 /// What is asked for.
 #[derive(Debug)]
 pub struct Wanted {
-    /// As the kernel spells them, none beneath another.
-    pub paths: Vec<PathBuf>,
+    /// None beneath another.
+    pub paths: Vec<Asked>,
     /// Names that are passed by, in whatever directory.
     pub ignored_names: Globs,
     /// Paths that are passed by.
@@ -42,6 +42,17 @@ pub struct Wanted {
     pub one_file_system: bool,
     /// The policy folder: a policy that declares itself would never be right.
     pub policies: Option<PathBuf>,
+}
+
+/// A path that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Asked {
+    /// As it is declared.
+    pub path: PathBuf,
+    /// Where it is, as the kernel spells it.
+    pub real: PathBuf,
+    /// The links on its way. `None`: there are none, and it is where it is declared.
+    pub through: Option<Through>,
 }
 
 /// The declaration of one path.
@@ -83,6 +94,7 @@ pub struct Captured {
 
 /// A place on the way.
 struct Step {
+    /// Where it is.
     path: PathBuf,
     /// Of the directory it is in; `None`: it was asked for.
     dev: Option<(u32, u32)>,
@@ -126,7 +138,8 @@ pub fn walk(
         found: Captured::default(),
         undeclared: BTreeMap::new(),
     };
-    let mut steps: Vec<Step> = wanted.paths.iter().rev().map(|path| first(path)).collect();
+    let steps = wanted.paths.iter().rev();
+    let mut steps: Vec<Step> = steps.map(|asked| first(&asked.real)).collect();
     let mut done = 0;
     while let Some(step) = steps.pop() {
         let names = walk.step(&step)?;
@@ -150,8 +163,11 @@ pub fn walk(
         progress(done, walk.found.bytes);
     }
     walk.close();
-    walk.found.private =
-        !walk.found.secrets.is_empty() || wanted.paths.iter().any(|path| is_closed_above(path));
+    walk.found.private = !walk.found.secrets.is_empty()
+        || wanted
+            .paths
+            .iter()
+            .any(|asked| is_closed_above(&asked.real));
     Ok(walk.found)
 }
 
@@ -243,12 +259,32 @@ impl Walk<'_> {
         Ok(None)
     }
 
+    /// As a path is declared, and the links on its way.
+    fn declared(&self, path: &Path) -> (Spanned<PathBuf>, Option<Through>) {
+        let way = self.wanted.paths.iter().find_map(|asked| {
+            let rest = path.strip_prefix(&asked.real).ok()?;
+            let through = asked.through.as_ref()?;
+            // Joined with nothing, a path gets a closing slash.
+            Some(if rest.as_os_str().is_empty() {
+                (asked.path.clone(), through.clone())
+            } else {
+                (asked.path.join(rest), through.beneath(rest))
+            })
+        });
+        match way {
+            Some((path, through)) => (self.spanned(path), Some(through)),
+            None => (self.spanned(path.to_owned()), None),
+        }
+    }
+
     /// What was named on the command line is meant, whatever patterns there are.
     fn is_ignored(&self, path: &Path, is_asked_for: bool) -> bool {
         let name = path.file_name().unwrap_or(OsStr::new("/"));
+        let said = self.declared(path).0.value;
         !is_asked_for
             && (self.wanted.ignored_names.matches(name)
-                || self.wanted.ignored_paths.matches(path.as_os_str()))
+                || self.wanted.ignored_paths.matches(path.as_os_str())
+                || self.wanted.ignored_paths.matches(said.as_os_str()))
     }
 
     fn leave<T>(&mut self, path: &Path, why: Left) -> Option<T> {
@@ -291,8 +327,10 @@ impl Walk<'_> {
         self.found
             .secrets
             .extend(secret.map(|secret| (path.to_owned(), secret)));
+        let (path, through) = self.declared(path);
         self.found.entries.push(Entry::File(FileSpec {
-            path: self.spanned(path.to_owned()),
+            path,
+            through,
             content: self.spanned(content),
             mode: Some(stat.mode),
             owner: Some(self.spanned(self.names.user(stat.uid))),
@@ -302,7 +340,8 @@ impl Walk<'_> {
             severity: Severity::default(),
             redact: Redact::default(),
             max_size: None,
-            final_newline: FinalNewline::default(),
+            final_newline: Heed::default(),
+            line_endings: Heed::default(),
             // Its other names are as it is.
             hard_links: if stat.links > 1 {
                 HardLinks::Allow
@@ -316,8 +355,10 @@ impl Walk<'_> {
     }
 
     fn link(&mut self, path: &Path, stat: &Stat, target: PathBuf, attributes: Attributes) {
+        let (path, through) = self.declared(path);
         self.found.entries.push(Entry::Link(SymlinkSpec {
-            path: self.spanned(path.to_owned()),
+            path,
+            through,
             target,
             owner: Some(self.spanned(self.names.user(stat.uid))),
             group: Some(self.spanned(self.names.group(stat.gid))),
@@ -332,8 +373,10 @@ impl Walk<'_> {
             return; // it cannot be declared, and cannot be missing
         }
         let exhaustive = self.wanted.exhaustive.then(Exhaustive::default);
+        let (path, through) = self.declared(path);
         self.found.entries.push(Entry::Directory(DirectorySpec {
-            path: self.spanned(path.to_owned()),
+            path,
+            through,
             mode: Some(stat.mode),
             owner: Some(self.spanned(self.names.user(stat.uid))),
             group: Some(self.spanned(self.names.group(stat.gid))),
@@ -353,11 +396,15 @@ impl Walk<'_> {
             if directory.exhaustive.is_none() {
                 continue;
             }
-            let path = &directory.path.value;
+            let declared = &directory.path.value;
+            let path = directory
+                .through
+                .as_ref()
+                .map_or(&**declared, Through::real);
             let names = self.undeclared.remove(path).unwrap_or_default();
             directory.exhaustive = exhaustive(&self.wanted.ignored_names, &names);
             if directory.exhaustive.is_none() {
-                self.found.open.push(path.clone());
+                self.found.open.push(path.to_owned());
             }
         }
     }

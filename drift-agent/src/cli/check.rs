@@ -4,16 +4,18 @@ mod cache;
 
 use std::{
     collections::HashMap,
-    io::{self, IsTerminal, Write},
+    io::{self, IsTerminal},
     path::{Path, PathBuf},
     process::ExitCode,
     time::{Duration, Instant, SystemTime},
 };
 
 use anyhow::{Context, Result};
-use clap::{Args, ValueEnum};
+use clap::Args;
+use serde_json::Value;
 
 use self::cache::Cache;
+use super::format::Format;
 use crate::{
     compare::{self, Drift},
     declare::{self, Declared, Severity},
@@ -44,9 +46,9 @@ pub struct Check {
     /// Run only when nobody else wants the processors, and come last at the disk (nice 19).
     #[arg(long)]
     idle: bool,
-    /// A table for people, one JSON record a line (docs/record.schema.json), or one JSON array of records.
-    #[arg(short, long, value_enum, default_value_t = OutputArg::Table)]
-    output: OutputArg,
+    /// A table for people; records (docs/record.schema.json) for programs.
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
 }
 
 const EXAMPLES: &str = "\
@@ -62,13 +64,6 @@ Examples:
   drift-agent check --policies policies
   drift-agent check --policies policies --full --idle --rate 2000
   drift-agent check --policies policies -o json | jq '.[].path'";
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum OutputArg {
-    Table,
-    Jsonl,
-    Json,
-}
 
 /// A scan that takes longer than this shows how far it is, on a terminal.
 const LONG: Duration = Duration::from_secs(1);
@@ -134,9 +129,12 @@ impl Check {
             .filter_map(|(_, told)| Some((*told.record?, told.inode)));
         let records = with_same_inodes(found.collect());
         match output {
-            OutputArg::Json => json(&records)?,
-            OutputArg::Jsonl => say(&records, Output::Jsonl)?,
-            OutputArg::Table => {
+            Format::Json | Format::Yaml => {
+                let values = values(&records)?;
+                super::policy::print(&output.print(values, String::new))?;
+            }
+            Format::Jsonl => say(&records, Output::Jsonl)?,
+            Format::Table => {
                 say(&records, Output::Table)?;
                 let summary = summary(snapshot.files.len(), &records, unread, took);
                 super::policy::print(&summary)?;
@@ -248,20 +246,12 @@ fn say(records: &[Record], output: Output) -> Result<()> {
     Ok(())
 }
 
-fn json(records: &[Record]) -> Result<()> {
+fn values(records: &[Record]) -> Result<Vec<Value>> {
     let node = node();
-    let mut out = io::stdout().lock();
-    let mut text = String::from("[");
-    for (index, record) in records.iter().enumerate() {
-        text.push_str(if index == 0 { "\n" } else { ",\n" });
-        text.push_str(record.line(&node)?.trim_end());
-    }
-    text.push_str("\n]\n");
-    match out.write_all(text.as_bytes()) {
-        // That nobody reads on is no failure.
-        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
-    }
+    let lines = records.iter().map(|record| record.line(&node));
+    lines
+        .map(|line| Ok(serde_json::from_str(&line?)?))
+        .collect()
 }
 
 fn summary(files: usize, records: &[Record], unread: usize, took: Duration) -> String {

@@ -271,7 +271,7 @@ impl<'d> Difference<'d> {
     fn trouble(&self) -> Option<String> {
         Some(match &self.observed.found {
             Found::Relocated => {
-                "a symbolic link, or something that is no directory, stands in the way of the path"
+                "a symbolic link that is not as declared, or something that is no directory, stands in the way of the path"
                     .to_owned()
             }
             Found::Unreadable(why) => format!("it cannot be read: {why}"),

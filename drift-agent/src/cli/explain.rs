@@ -1,9 +1,9 @@
 //! `drift-agent explain`: all there is to say of one path.
 //!
-//! What is said comes from the policies and from a look at the path. What only a running agent knows (who changed it, what holds a heal back
-//! just now) has no place here yet.
+//! What is said comes from the policies, from a look at the path, and from what the agent keeps in its state folder.
 
 mod declared;
+mod kept;
 mod undeclared;
 
 use std::{
@@ -15,14 +15,16 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::Value;
 
-use super::format::Format;
+use self::kept::Kept;
+use super::{format::Format, state::StateFolder};
 use crate::{
-    declare::{self, Holds, Names},
+    declare::{self, Names},
     observe::Host,
 };
 
 /// Say what is declared of a path and where, what is there, what differs, and what healing would do.
 ///
+/// Where an agent has run: what holds healing back just now, and who changed the path last.
 /// Of a path that no policy declares it says which directory's rules hold for it. Needs no running agent and no root, and changes nothing;
 /// of contents it shows what `redact` of the path allows.
 #[derive(Debug, Args)]
@@ -33,6 +35,8 @@ pub(super) struct Explain {
     /// Folder of policy files (*.yaml, *.yml).
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
+    #[command(flatten)]
+    state: StateFolder,
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -60,10 +64,13 @@ impl Explain {
         let Explain {
             path,
             policies,
+            state,
             output,
         } = self;
+        let state = state.path()?;
+        let kept = Kept::of(&state);
         let path = std::path::absolute(path).context("a path without a name")?;
-        let snapshot = match declare::load(&policies, Path::new("/"), None, &Holds::new()) {
+        let snapshot = match declare::load(&policies, Path::new("/"), None, &kept.holds()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
@@ -74,12 +81,15 @@ impl Explain {
             Ok(index) => {
                 let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
                 let names = Names::of(Path::new("/"));
+                let declared = &snapshot.files[index];
+                let kept = kept.of_path(&state, declared);
                 declared::explain(
                     &snapshot,
-                    &snapshot.files[index],
+                    declared,
                     &host.holding(),
                     &names,
                     &policies,
+                    &kept,
                 )
             }
             Err(_) => undeclared::explain(&snapshot, &path),

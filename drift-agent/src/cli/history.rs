@@ -8,11 +8,16 @@ use std::{
 };
 
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use drift_common::escape;
 use serde_json::Value;
 
-use super::{duration::duration, format::yaml, policy::print, state::StateFolder};
+use super::{
+    duration::duration,
+    format::{Format, yaml},
+    policy::print,
+    state::StateFolder,
+};
 use crate::{
     report::{Event, Look},
     store::{Past, read_history},
@@ -43,8 +48,8 @@ pub struct History {
     #[arg(long, value_name = "ID", value_parser = id, conflicts_with_all = ["paths", "policy", "since", "event", "n"])]
     show: Option<String>,
     /// A table for people; records as docs/record.schema.json has them, as one JSON array, one a line, or as YAML.
-    #[arg(short, long, value_enum, default_value_t = OutputArg::Table)]
-    output: OutputArg,
+    #[arg(short, long, value_enum, default_value_t)]
+    output: Format,
     #[command(flatten)]
     state: StateFolder,
 }
@@ -55,14 +60,6 @@ Examples:
   drift-agent history /etc/ssh --event detected --event healed
   drift-agent history --show 3f2a91c4
   drift-agent history --policy web -o jsonl | jq -r .path | sort | uniq -c";
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum OutputArg {
-    Table,
-    Json,
-    Jsonl,
-    Yaml,
-}
 
 /// Fewer digits of an id say nothing.
 const FEWEST_DIGITS: usize = 4;
@@ -141,13 +138,13 @@ impl History {
         })?;
         let lines = lines.make_contiguous();
         match output {
-            OutputArg::Table => print(&table(lines, &past, &state))?,
-            OutputArg::Jsonl => print(
+            Format::Table => print(&table(lines, &past, &state))?,
+            Format::Jsonl => print(
                 &lines
                     .iter()
                     .fold(String::new(), |text, line| text + line + "\n"),
             )?,
-            OutputArg::Json => print(&format!(
+            Format::Json => print(&format!(
                 "[{}\n]\n",
                 lines
                     .iter()
@@ -155,7 +152,7 @@ impl History {
                     .collect::<Vec<_>>()
                     .join(",")
             ))?,
-            OutputArg::Yaml => {
+            Format::Yaml => {
                 let values: Value = lines
                     .iter()
                     .filter_map(|line| serde_json::from_str::<Value>(line).ok())
@@ -240,7 +237,7 @@ fn table(lines: &[String], past: &Past, state: &Path) -> String {
 }
 
 /// One record in full.
-fn one(state: &Path, id: &str, output: OutputArg) -> Result<ExitCode> {
+fn one(state: &Path, id: &str, output: Format) -> Result<ExitCode> {
     let mut found: Vec<Value> = Vec::new();
     let mut lines = Vec::new();
     read_history(state, None, |line| {
@@ -260,9 +257,9 @@ fn one(state: &Path, id: &str, output: OutputArg) -> Result<ExitCode> {
         ),
         [record] => {
             print(&match output {
-                OutputArg::Table | OutputArg::Yaml => yaml(record),
-                OutputArg::Json => format!("{record:#}\n"),
-                OutputArg::Jsonl => format!("{}\n", lines[0]),
+                Format::Table | Format::Yaml => yaml(record),
+                Format::Json => format!("{record:#}\n"),
+                Format::Jsonl => format!("{}\n", lines[0]),
             })?;
             Ok(ExitCode::SUCCESS)
         }

@@ -11,13 +11,13 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::{
-    probe::{Fate, Machine, Probe, ProbeSettings, Refused, Tried},
+    probe::{Fate, Machine, Probe, ProbeSettings, Refused, Sensor, Tried},
     settings::RING,
 };
 
-/// Say which sensor would run on this machine, and what it would not see.
+/// Say which sensor would run on this machine, and what each would not see.
 ///
-/// Loads every kernel program and attaches it to each of its places for a moment, as `run` does: nothing is concluded from versions or lists. Nothing
+/// Loads every kernel program of each sensor and attaches it to each of its places for a moment, as `run` does: nothing is concluded from versions or lists. Nothing
 /// stays behind.
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
@@ -25,6 +25,15 @@ pub struct ProbeCommand {
     /// A table for people, or one JSON object.
     #[arg(short, long, value_enum, default_value_t = OutputArg::Table)]
     output: OutputArg,
+    /// Try this one alone.
+    #[arg(long, value_enum)]
+    sensor: Option<SensorArg>,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SensorArg {
+    Btf,
+    Tracepoint,
 }
 
 const EXAMPLES: &str = "\
@@ -34,6 +43,7 @@ Status:
 
 Examples:
   sudo drift-agent probe
+  sudo drift-agent probe --sensor tracepoint
   sudo drift-agent probe -o json | jq '.hooks[] | select(.refused)'";
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -47,16 +57,25 @@ enum OutputArg {
 struct Report {
     #[serde(flatten)]
     machine: Machine,
-    /// Which sensor `run --sensor auto` takes: `tracepoint` or `scan`.
+    /// Which sensor `run --sensor auto` takes: the first that runs of `btf`, `tracepoint` and `scan`.
+    #[serde(flatten)]
+    taken: Verdict,
+    /// The others that were tried.
+    other_sensors: Vec<Verdict>,
+}
+
+/// What became of one sensor.
+#[derive(Debug, Serialize)]
+struct Verdict {
     sensor: &'static str,
-    /// Why no probes run: a closed set, and a sentence with what to do.
+    /// Why it does not run, or, of `scan`, why no probes do: a closed set, and a sentence with what to do.
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<Reason>,
     hooks: Vec<HookReport>,
     not_seen: Vec<String>,
 }
 
-#[derive(Debug, Serialize)]
+#[derive(Clone, Debug, Serialize)]
 struct Reason {
     reason: &'static str,
     message: String,
@@ -71,6 +90,9 @@ struct HookReport {
     attached: Vec<String>,
     /// Not in this kernel, or not on this processor.
     absent: Vec<String>,
+    /// The programs that see in another way what this one does not.
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    instead: &'static [&'static str],
     #[serde(skip_serializing_if = "Vec::is_empty")]
     failed: Vec<Failed>,
 }
@@ -84,15 +106,23 @@ struct Failed {
 impl ProbeCommand {
     /// Tries everything, and says what came of it.
     pub fn run(self) -> Result<ExitCode> {
-        let ProbeCommand { output } = self;
+        let ProbeCommand { output, sensor } = self;
         let machine = Machine::look();
-        let loaded = Probe::load(ProbeSettings {
-            objects: 1,
-            ring: RING,
-            debug: false,
+        let sensors: &[Sensor] = match sensor {
+            None => &[Sensor::Btf, Sensor::Tracepoint],
+            Some(SensorArg::Btf) => &[Sensor::Btf],
+            Some(SensorArg::Tracepoint) => &[Sensor::Tracepoint],
+        };
+        let tried = sensors.iter().map(|sensor| {
+            let loaded = Probe::load(ProbeSettings {
+                sensor: Some(*sensor),
+                objects: 1,
+                ring: RING,
+                debug: false,
+            });
+            Verdict::new(*sensor, &loaded)
         });
-        let report = Report::new(machine, &loaded);
-        drop(loaded);
+        let report = Report::new(machine, tried.collect());
         let text = match output {
             OutputArg::Table => report.table(),
             OutputArg::Json => {
@@ -104,7 +134,7 @@ impl ProbeCommand {
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {}
             other => other.context("writing to standard output")?,
         }
-        Ok(if report.refused.is_none() {
+        Ok(if report.taken.refused.is_none() {
             ExitCode::SUCCESS
         } else {
             ExitCode::FAILURE
@@ -113,37 +143,30 @@ impl ProbeCommand {
 }
 
 impl Report {
-    fn new(machine: Machine, loaded: &Result<Probe, Refused>) -> Report {
-        match loaded {
-            Ok(probe) => Report {
-                machine,
-                sensor: "tracepoint",
-                refused: None,
-                hooks: probe.tried.iter().map(HookReport::new).collect(),
-                not_seen: probe.unseen().into_iter().map(str::to_owned).collect(),
-            },
-            Err(refused) => Report {
-                machine,
+    /// `tried`: the better ones first.
+    fn new(machine: Machine, mut tried: Vec<Verdict>) -> Report {
+        let taken = match tried.iter().position(|verdict| verdict.refused.is_none()) {
+            Some(first) => tried.remove(first),
+            None => Verdict {
                 sensor: "scan",
-                refused: Some(Reason {
-                    reason: refused.reason(),
-                    message: refused.to_string(),
-                }),
+                // What the most modest one lacks, all lack.
+                refused: tried.last().and_then(|verdict| verdict.refused.clone()),
                 hooks: Vec::new(),
-                not_seen: vec![
-                    "who made a change, and changes that are undone between two scans".to_owned(),
-                ],
+                not_seen: vec![BLIND.to_owned()],
             },
+        };
+        Report {
+            machine,
+            taken,
+            other_sensors: tried,
         }
     }
 
     fn table(&self) -> String {
         let Report {
             machine,
-            sensor,
-            refused,
-            hooks,
-            not_seen,
+            taken,
+            other_sensors,
         } = self;
         let mut text = String::new();
         let mut line = |name: &str, value: &dyn std::fmt::Display| {
@@ -163,20 +186,65 @@ impl Report {
             ref missing => format!("without {}", missing.join(", ")),
         };
         line("capabilities", &missing);
-        line("sensor", sensor);
-        if let Some(Reason { reason, message }) = refused {
+        line("sensor", &taken.sensor);
+        if let Some(Reason { reason, message }) = &taken.refused {
             line("no probes", &format_args!("{reason}: {message}"));
         }
-        if !hooks.is_empty() {
+        for other in other_sensors {
+            match &other.refused {
+                Some(Reason { reason, message }) => {
+                    line(
+                        "",
+                        &format_args!("not {}: {reason}: {message}", other.sensor),
+                    );
+                }
+                None => line(
+                    "",
+                    &format_args!("{0} would run too: --sensor {0} shows it", other.sensor),
+                ),
+            }
+        }
+        taken.add_to(&mut text);
+        text
+    }
+}
+
+const BLIND: &str = "who made a change, and changes that are undone between two scans";
+
+impl Verdict {
+    fn new(sensor: Sensor, loaded: &Result<Probe, Refused>) -> Verdict {
+        match loaded {
+            Ok(probe) => Verdict {
+                sensor: sensor.name(),
+                refused: None,
+                hooks: probe.tried.iter().map(HookReport::new).collect(),
+                not_seen: probe.unseen().into_iter().map(str::to_owned).collect(),
+            },
+            Err(refused) => Verdict {
+                sensor: sensor.name(),
+                refused: Some(Reason {
+                    reason: refused.reason(),
+                    message: refused.to_string(),
+                }),
+                hooks: Vec::new(),
+                not_seen: vec![BLIND.to_owned()],
+            },
+        }
+    }
+
+    /// Its hooks, and what it does not see.
+    fn add_to(&self, text: &mut String) {
+        if !self.hooks.is_empty() {
             writeln!(text, "\n{:<16} {:<9} sees", "program", "places").ok();
         }
-        for hook in hooks {
+        for hook in &self.hooks {
             let HookReport {
                 program,
                 sees,
                 refused,
                 attached,
                 absent,
+                instead,
                 failed,
             } = hook;
             let places = format!("{}/{}", attached.len(), attached.len() + failed.len());
@@ -190,17 +258,19 @@ impl Report {
             if !absent.is_empty() {
                 writeln!(text, "{:<26} not in this kernel: {}", "", absent.join(", ")).ok();
             }
+            if !instead.is_empty() {
+                writeln!(text, "{:<26} instead: {}", "", instead.join(", ")).ok();
+            }
         }
         text.push_str("\nnot seen here\n");
-        if not_seen.is_empty() {
+        if self.not_seen.is_empty() {
             text.push_str(
                 "  nothing that this kernel could show (docs/limits.md has what no kernel shows)\n",
             );
         }
-        for phrase in not_seen {
+        for phrase in &self.not_seen {
             writeln!(text, "  {phrase}").ok();
         }
-        text
     }
 }
 
@@ -212,6 +282,7 @@ impl HookReport {
             refused: tried.refused.clone(),
             attached: Vec::new(),
             absent: Vec::new(),
+            instead: tried.instead,
             failed: Vec::new(),
         };
         for (place, fate) in &tried.places {
@@ -232,7 +303,11 @@ impl HookReport {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::probe::{HOOKS, Stated};
+    use crate::probe::{Hook, Stated, hooks};
+
+    fn first() -> &'static Hook {
+        &hooks(Sensor::Tracepoint)[0]
+    }
 
     fn machine() -> Machine {
         Machine {
@@ -250,8 +325,10 @@ mod tests {
 
     #[test]
     fn without_probes_the_reason_and_what_to_do_are_told() {
-        let refused = Refused::NotAllowed(io::Error::from_raw_os_error(1));
-        let report = Report::new(machine(), &Err(refused));
+        let refused = || Err(Refused::NotAllowed(io::Error::from_raw_os_error(1)));
+        let tried =
+            [Sensor::Btf, Sensor::Tracepoint].map(|sensor| Verdict::new(sensor, &refused()));
+        let report = Report::new(machine(), tried.into());
         let table = report.table();
         for said in [
             "sensor            scan",
@@ -266,20 +343,22 @@ mod tests {
         let json = serde_json::to_value(&report).unwrap();
         assert_eq!(json["sensor"], "scan");
         assert_eq!(json["refused"]["reason"], "not-allowed");
+        assert_eq!(json["other_sensors"][0]["sensor"], "btf");
         assert_eq!(json["security_modules"]["unknown"], "no file");
     }
 
     #[test]
     fn a_hook_tells_what_became_of_each_of_its_places() {
-        let places = HOOKS[0].places;
+        let places = first().places;
         let tried = Tried {
-            hook: &HOOKS[0],
+            hook: first(),
             refused: None,
             places: vec![
                 (places[0], Fate::Attached),
                 (places[1], Fate::Absent),
                 (places[2], Fate::Refused("no room".to_owned())),
             ],
+            instead: &[],
         };
         assert!(tried.is_attached() && tried.is_blind());
         let report = HookReport::new(&tried);
@@ -289,13 +368,50 @@ mod tests {
     }
 
     #[test]
+    fn the_first_that_runs_is_taken_and_the_reason_of_a_better_one_is_told() {
+        let better = Err(Refused::NoFunctions("not here".to_owned()));
+        let runs = Verdict {
+            sensor: "tracepoint",
+            refused: None,
+            hooks: Vec::new(),
+            not_seen: Vec::new(),
+        };
+        let report = Report::new(machine(), vec![Verdict::new(Sensor::Btf, &better), runs]);
+        let json = serde_json::to_value(&report).unwrap();
+        assert_eq!(json["sensor"], "tracepoint");
+        assert!(json["refused"].is_null());
+        assert_eq!(
+            json["other_sensors"][0]["refused"]["reason"],
+            "no-functions"
+        );
+        let table = report.table();
+        assert!(
+            table.contains("not btf: no-functions: no program can be attached to this kernel's functions: not here"),
+            "{table}"
+        );
+    }
+
+    #[test]
+    fn what_something_else_sees_is_not_missed() {
+        let tried = |instead| Tried {
+            hook: first(),
+            refused: Some("no".to_owned()),
+            places: Vec::new(),
+            instead,
+        };
+        assert!(tried(&[]).is_blind());
+        assert!(!tried(&["another"]).is_blind());
+    }
+
+    #[test]
     fn a_call_that_is_not_there_is_nothing_that_is_missed() {
         let tried = |places| Tried {
-            hook: &HOOKS[0],
+            hook: first(),
             refused: None,
             places,
+            instead: &[],
         };
-        let call = HOOKS[0].places[0];
+        let call = first().places[0];
         assert!(!tried(vec![(call, Fate::Absent)]).is_blind());
         let raw = crate::probe::Place::Raw("x");
         assert!(tried(vec![(raw, Fate::Absent)]).is_blind());

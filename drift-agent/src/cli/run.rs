@@ -20,6 +20,7 @@ use super::{
     state::StateFolder,
 };
 use crate::{
+    cluster,
     declare::{self, Basis, Mode, Rejected, Snapshot},
     heal,
     observe::{Host, Objects},
@@ -39,9 +40,18 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Run {
+    /// Where the policies are: in the folder that --policies names, or custom resources of the cluster that this node is in.
+    #[arg(long, value_enum, default_value_t = SourceArg::Files)]
+    source: SourceArg,
     /// Folder of policy files (*.yaml, *.yml).
-    #[arg(long, value_name = "DIR")]
-    policies: PathBuf,
+    #[arg(long, value_name = "DIR", required_if_eq("source", "files"), conflicts_with_all = ["kubeconfig", "node_name"])]
+    policies: Option<PathBuf>,
+    /// How the API server is reached [default: as a pod is told].
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The name of this node in the cluster [default: NODE_NAME, else this machine's name].
+    #[arg(long, value_name = "NAME")]
+    node_name: Option<String>,
     #[command(flatten)]
     state: StateFolder,
     /// What to do on drift, whatever the policies say.
@@ -53,6 +63,12 @@ pub struct Run {
     /// How often everything is looked at, whatever was seen [default: 10m beside probes, 1s without].
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     scan_interval: Option<Duration>,
+    /// Let the periodic scans look at no more than this many paths a second. Changes that probes see are looked at at once all the same.
+    #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
+    scan_rate: Option<u32>,
+    /// Let the periodic scans run only when nobody else wants the processors, and come last at the disk (nice 19).
+    #[arg(long)]
+    scan_idle: bool,
     /// How long everything a version declares must have stayed as declared before it counts as the last known good one.
     #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = duration)]
     soak: Duration,
@@ -78,10 +94,20 @@ const EXAMPLES: &str = "\
 Examples:
   sudo drift-agent run --policies policies
   sudo drift-agent run --policies policies --mode heal
-  drift-agent run --policies policies --sensor scan --scan-interval 5s -o jsonl";
+  sudo drift-agent run --source crd --kubeconfig admin.conf --node-name web-7
+  drift-agent run --policies policies --sensor scan --scan-interval 5s -o jsonl
+  sudo drift-agent run --policies policies --scan-interval 1h --scan-idle --scan-rate 2000";
 
 /// Requests that wait for the pipeline.
 const REQUESTS: usize = 8;
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SourceArg {
+    /// The policy folder.
+    Files,
+    /// Policy and PolicyVersion resources.
+    Crd,
+}
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ModeArg {
@@ -93,9 +119,11 @@ enum ModeArg {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum SensorArg {
-    /// Kernel probes where they run, else scanning.
+    /// The first of the others that this kernel lets run.
     Auto,
-    /// Kernel probes, or not at all.
+    /// Probes on the kernel's own functions, or not at all: system calls that change no file pay nothing.
+    Btf,
+    /// Probes on the tracepoints of system calls, or not at all.
     Tracepoint,
     /// Scanning alone: cannot say who.
     Scan,
@@ -112,11 +140,16 @@ impl Run {
     pub fn run(self) -> Result<()> {
         // Taken apart so that no flag is left unused.
         let Run {
+            source,
             policies,
+            kubeconfig,
+            node_name,
             state,
             mode,
             sensor,
             scan_interval,
+            scan_rate,
+            scan_idle,
             soak,
             store_quota,
             ring,
@@ -124,19 +157,35 @@ impl Run {
             ready_file,
             debug_probes,
         } = self;
+        let state = state.path()?;
+        let (policies, source) = match (source, policies) {
+            (SourceArg::Crd, _) => {
+                let node = node_name
+                    .or_else(|| std::env::var("NODE_NAME").ok())
+                    .unwrap_or_else(super::node);
+                let source = cluster::Source { kubeconfig, node };
+                (cluster::policies(&state), Some(source))
+            }
+            (SourceArg::Files, Some(policies)) => (policies, None),
+            (SourceArg::Files, None) => bail!("name the policy folder with --policies DIR"),
+        };
         let settings = Settings {
             policies,
-            state: state.path()?,
+            source,
+            state,
             mode: mode.map(|mode| match mode {
                 ModeArg::Observe => Mode::Observe,
                 ModeArg::Heal => Mode::Heal,
             }),
             sensor: match sensor {
                 SensorArg::Auto => Sensor::Auto,
+                SensorArg::Btf => Sensor::Btf,
                 SensorArg::Tracepoint => Sensor::Tracepoint,
                 SensorArg::Scan => Sensor::Scan,
             },
             scan_interval,
+            scan_rate,
+            scan_idle,
             soak,
             store_quota,
             ring,
@@ -160,6 +209,18 @@ fn start(settings: Settings) -> Result<()> {
         eprintln!("{note}.");
     }
     let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(32)
+        .thread_name("drift")
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    if let Some(source) = settings.source.clone() {
+        runtime
+            .block_on(cluster::follow(source, &settings.state))
+            .context("cannot keep what the cluster says")?;
+    }
     let recovered = recover(&host, &store);
     let (outcome, basis) = look(&host, &store, &settings);
     let (snapshot, rejected) = match outcome {
@@ -168,21 +229,8 @@ fn start(settings: Settings) -> Result<()> {
     };
     // What is staged still is not left over.
     if recovered {
-        pipeline::remove_leftovers(
-            &host,
-            snapshot
-                .files
-                .iter()
-                .map(|declared| declared.path.as_path()),
-        );
+        pipeline::remove_leftovers(&host, &snapshot.files);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .max_blocking_threads(32)
-        .thread_name("drift")
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut reporter = Reporter::new(settings.output, &super::node(), otlp.as_ref())?;
         if let Err(error) = reporter.keep_history(&settings.state, Bounds::default()) {
@@ -309,19 +357,20 @@ fn last_good(store: &Store, settings: &Settings, rejected: &Rejected) -> Result<
 
 /// Loads the probes, as far as the sensor that was asked for wants them. `Ok(Err(_))`: going on by scanning, and why.
 fn sense(settings: &Settings, snapshot: &Snapshot) -> Result<Result<Probe, String>> {
-    if settings.sensor == Sensor::Scan {
+    let Ok(sensor) = settings.sensor.probes() else {
         return Ok(Err("asked for with --sensor scan".to_owned()));
-    }
+    };
     let loaded = Probe::load(ProbeSettings {
+        sensor,
         objects: Objects::new(&snapshot.files).count(),
         ring: settings.ring,
         debug: settings.debug_probes,
     });
     match loaded {
         Ok(probe) => Ok(Ok(probe)),
-        Err(refused) if settings.sensor == Sensor::Tracepoint => {
+        Err(refused) if settings.sensor != Sensor::Auto => {
             bail!(
-                "no probes ({}): {refused}. Without them: --sensor scan",
+                "no probes ({}): {refused}. What runs here: drift-agent probe. Without probes: --sensor scan",
                 refused.reason()
             )
         }

@@ -20,7 +20,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget};
 use semver::Version;
 
 use crate::{
-    capture::{self, Captured, Contents, Part, Stage, Title, Wanted},
+    capture::{self, Asked, Captured, Contents, Part, Stage, Title, Wanted},
     compare,
     declare::{self, Beside, MAX_BYTES, MAX_CONTENTS, MAX_FILES, Names},
     observe::{Host, Pace, Seen, scan},
@@ -38,7 +38,7 @@ use aim::Aim;
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Snapshot {
-    /// What to declare, with everything beneath it. A link here is followed; links in it are declared as links.
+    /// What to declare, with everything beneath it. A link here is followed, links on the way are declared with it; links in it are declared as links.
     #[arg(required = true, value_name = "PATH")]
     paths: Vec<PathBuf>,
     /// The policy file to write, or `-` for standard output (where no blobs are needed).
@@ -103,7 +103,9 @@ impl Snapshot {
             force,
         } = self;
         let start = Instant::now();
-        let (paths, mut notes) = aim::resolve(&paths)?;
+        let source = Source::new(Path::new("snapshot").into(), Vec::new())
+            .map_err(|problem| anyhow::anyhow!("{}", problem.one_line()))?;
+        let (paths, mut notes) = aim::resolve(&paths, &source)?;
         let title = Title {
             policy: policy_name(policy, &paths)?,
             version,
@@ -121,8 +123,6 @@ impl Snapshot {
         let stage = aim.stage()?;
         let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
         let mut contents = Contents::new(Some(stage.blobs()));
-        let source = Source::new(Path::new("snapshot").into(), Vec::new())
-            .map_err(|problem| anyhow::anyhow!("{}", problem.one_line()))?;
         let captured = capture(&host, &wanted, &mut contents, &source)?;
         fits(&captured, &contents)?;
         if let Aim::Stdout = aim
@@ -190,7 +190,7 @@ fn not_a_pattern(why: &str) -> anyhow::Error {
     anyhow::anyhow!("a pattern of --ignore cannot be used: {why}")
 }
 
-fn policy_name(asked: Option<String>, paths: &[PathBuf]) -> Result<String> {
+fn policy_name(asked: Option<String>, paths: &[Asked]) -> Result<String> {
     if let Some(name) = asked {
         if !is_name(&name) {
             bail!(
@@ -201,7 +201,7 @@ fn policy_name(asked: Option<String>, paths: &[PathBuf]) -> Result<String> {
         }
         return Ok(name);
     }
-    let first = paths.first().and_then(|path| path.file_name());
+    let first = paths.first().and_then(|asked| asked.path.file_name());
     Ok(first.map_or_else(
         || "root".to_owned(),
         |name| Title::name_of(&name.to_string_lossy()),

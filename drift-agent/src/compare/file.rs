@@ -16,7 +16,8 @@ pub(super) fn content(
     observed: &Observed,
 ) -> (Option<Drift>, Option<Verdict>) {
     let same = digest == Some(declared.digest)
-        || (declared.body.is_some() && declared.body == observed.body);
+        || (declared.body.is_some() && declared.body == observed.body)
+        || (declared.lines.is_some() && declared.lines == observed.lines);
     if same {
         return (None, None);
     }

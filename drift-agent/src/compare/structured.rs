@@ -28,7 +28,7 @@ pub use drift_common::policy::{Absence, Equal, Format, Keys};
 pub use edit::{EditError, edit};
 pub use meaning::{Meaning, Verdict};
 pub use pointer::{PatternError, Pointer, Token};
-pub use rules::{Heed, Rules, RulesError};
+pub use rules::{Rules, RulesError};
 pub use value::{MAX_DEPTH, MAX_NODES, Tree};
 
 use value::Node;

@@ -2,7 +2,8 @@ use std::io::ErrorKind;
 
 use super::*;
 use crate::{
-    declare::{Content, Exhaustive, Flags, sample, without_final_newline},
+    compare::text::{TextRules, normal},
+    declare::{Content, Exhaustive, Flags, Heed, sample, without_final_newline},
     observe::{Known, Stat, Times, Unexpected},
     report::FileType,
 };
@@ -20,6 +21,7 @@ fn look(found: Found, mode: u32, uid: u32, gid: u32) -> Observed {
     Observed {
         found,
         body: None,
+        lines: None,
         held: None,
         stat: Some(Stat {
             file_type: FileType::File,
@@ -135,6 +137,40 @@ fn a_final_line_end_counts_unless_it_is_said_not_to() {
     check("x\n", "x", true, &[]);
     check("", "\n", true, &[]);
     check("", "x", true, &[Drift::Content]);
+}
+
+#[test]
+fn line_ends_count_unless_it_is_said_not_to() {
+    #[track_caller]
+    fn check(there: &str, rules: TextRules, same: bool) {
+        let said = "a\nb\n";
+        let digest = |text: &str| blake3::hash(&normal(text.as_bytes(), rules));
+        let ignored = |heed| heed == Heed::Ignore;
+        let mut content = Content::exact(std::sync::Arc::from(said.as_bytes()));
+        content.lines = ignored(rules.line_endings).then(|| digest(said));
+        let declared = sample::declared("/etc/f", Target::File(content));
+        let found = Found::File(Some(blake3::hash(there.as_bytes())));
+        let mut observed = look(found, 0o644, 0, 0);
+        observed.lines = ignored(rules.line_endings).then(|| digest(there));
+        let expected = if same { &[][..] } else { &[Drift::Content][..] };
+        assert_eq!(differences(&declared, &observed), expected, "{there:?}");
+    }
+    let rules = |line_endings, final_newline| TextRules {
+        line_endings,
+        final_newline,
+    };
+    let (exact, lines) = (
+        rules(Heed::Exact, Heed::Exact),
+        rules(Heed::Ignore, Heed::Exact),
+    );
+    for there in ["a\r\nb\r\n", "a\r\nb\n"] {
+        check(there, exact, false);
+        check(there, lines, true);
+    }
+    for there in ["a\rb\n", "a\r\nb", "a\r\n\r\nb\r\n", "a\r\nb\r\n "] {
+        check(there, lines, false);
+    }
+    check("a\r\nb", rules(Heed::Ignore, Heed::Ignore), true);
 }
 
 /// What can stand at a path.

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::structured::{Heed, Rules};
+use super::structured::Rules;
+use crate::declare::{Heed, with_unix_line_ends, without_final_newline};
 
 /// What is no difference.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -38,52 +39,35 @@ pub fn exact(declared: &[u8], observed: &[u8], rules: TextRules) -> Exact {
     if declared == observed {
         return Exact::Same;
     }
-    let ignored = |heed| heed == Heed::Ignore;
-    if without_end(declared) == without_end(observed) && declared_ends(declared, observed) {
-        return if ignored(rules.final_newline) {
-            Exact::Same
-        } else {
-            Exact::FinalNewline
-        };
-    }
-    let (one, other) = (unix(declared), unix(observed));
-    let found = if one == other {
-        ignored(rules.line_endings)
-    } else if without_end(&one) == without_end(&other) {
-        ignored(rules.line_endings) && ignored(rules.final_newline)
-    } else {
-        return Exact::Different;
-    };
-    if found {
+    let same = |rules| normal(declared, rules) == normal(observed, rules);
+    let ends_alike = declared.ends_with(b"\n") == observed.ends_with(b"\n");
+    if same(rules) {
         Exact::Same
-    } else {
+    } else if !ends_alike && without_final_newline(declared) == without_final_newline(observed) {
+        Exact::FinalNewline
+    } else if same(LENIENT) {
         Exact::LineEndings
+    } else {
+        Exact::Different
     }
 }
 
-/// Whether exactly one of them ends in a new line.
-fn declared_ends(declared: &[u8], observed: &[u8]) -> bool {
-    declared.ends_with(b"\n") != observed.ends_with(b"\n")
-}
+const LENIENT: TextRules = TextRules {
+    final_newline: Heed::Ignore,
+    line_endings: Heed::Ignore,
+};
 
-fn without_end(bytes: &[u8]) -> &[u8] {
-    match bytes {
-        [rest @ .., b'\r', b'\n'] | [rest @ .., b'\n'] => rest,
-        rest => rest,
+/// Texts are the same where these are.
+#[must_use]
+pub fn normal(text: &[u8], rules: TextRules) -> Cow<'_, [u8]> {
+    let text = match rules.final_newline {
+        Heed::Exact => text,
+        Heed::Ignore => without_final_newline(text),
+    };
+    match rules.line_endings {
+        Heed::Exact => Cow::Borrowed(text),
+        Heed::Ignore => with_unix_line_ends(text),
     }
-}
-
-fn unix(bytes: &[u8]) -> Cow<'_, [u8]> {
-    if !bytes.contains(&b'\r') {
-        return Cow::Borrowed(bytes);
-    }
-    let mut unix = Vec::with_capacity(bytes.len());
-    for (at, byte) in bytes.iter().enumerate() {
-        if *byte != b'\r' || bytes.get(at + 1) != Some(&b'\n') {
-            unix.push(*byte);
-        }
-    }
-    Cow::Owned(unix)
 }
 
 #[cfg(test)]
@@ -116,6 +100,8 @@ mod tests {
         check("x", "x\n", I, E, Same);
         check("x", "x\r\n", I, E, Same);
         check("x", "x\n\n", I, I, Different);
+        check("x\n", "x\r\n", I, E, Same);
+        check("x\n", "x\r\n", E, E, LineEndings);
         check("", "\n", I, E, Same);
         // B049
         check("a\nb\n", "a\r\nb\r\n", E, E, LineEndings);

@@ -10,7 +10,7 @@ use drift_common::policy::{
 use super::{Basis, accounts::Accounts};
 
 /// Each is declared or left alone by itself.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Attributes {
     /// What the kernel keeps as extended attributes, in the order in which they are set.
     pub named: Vec<Attribute>,
@@ -28,14 +28,14 @@ impl Attributes {
     }
 }
 
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attribute {
     pub name: CString,
     pub expect: Expect,
 }
 
 /// What must be in an extended attribute.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Expect {
     /// It may not be there.
     Absent,

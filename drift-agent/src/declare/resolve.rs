@@ -7,23 +7,25 @@ use std::{
 };
 
 use drift_common::policy::{
-    self, Compare, Content as Said, DirectorySpec, FileSpec, FinalNewline, Lineage, MAX_SIZE, Mode,
+    self, Compare, Content as Said, DirectorySpec, FileSpec, Heed, Lineage, MAX_SIZE, Mode,
     OnUnexpected, PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec, order,
     without_final_newline,
 };
 
 use crate::{
     compare::structured::{Meaning, Rules},
+    compare::text::{TextRules, normal},
     heal::temporary_name,
 };
 
 use super::{
     ActivePolicy, Attributes, Basis, Blobs, Content, Declared, Exhaustive, Identified, Identity,
-    Keep, Snapshot, Target, Terms,
+    Keep, Snapshot, Target, Terms, Through,
     accounts::{Accounts, GROUPS, USERS},
     attribute::Names,
     content::{Bytes, Contents},
     folder::Folder,
+    through::places,
 };
 
 /// What is kept of a content.
@@ -33,6 +35,7 @@ struct Held {
     digest: blake3::Hash,
     /// Without its final line end, where that does not count.
     body: Option<blake3::Hash>,
+    lines: Option<blake3::Hash>,
     /// What it says, where it is compared by that.
     meaning: Option<Meaning>,
 }
@@ -105,7 +108,10 @@ impl<'a> Resolve<'a> {
             let directories = directories.collect::<Vec<_>>();
             let absent = version.absent.iter().map(|absent| {
                 let said = (absent.on_drift, absent.severity);
-                Some(declared(&absent.path, &policy, Target::Absent, mode, said))
+                Some(Declared {
+                    through: absent.through.as_ref().map(Through::new),
+                    ..declared(&absent.path, &policy, Target::Absent, mode, said)
+                })
             });
             let others = links.into_iter().chain(directories).chain(absent);
             snapshot.files.extend(others.flatten().map(Arc::new));
@@ -146,11 +152,13 @@ impl<'a> Resolve<'a> {
 
     /// What is kept of a file's content.
     fn held(&mut self, file: &FileSpec) -> Option<Held> {
-        let ignores_end = file.final_newline == FinalNewline::Ignore;
+        let ignores_end = file.final_newline == Heed::Ignore;
+        let ignores_lines = file.line_endings == Heed::Ignore;
         let is_exact = file.compare.value == Compare::Exact;
         if self.keep == Keep::Digests
             && is_exact
             && !ignores_end
+            && !ignores_lines
             && let Said::Blob(digest) = file.content.value
         {
             return Some(Held {
@@ -158,6 +166,7 @@ impl<'a> Resolve<'a> {
                 size: None,
                 digest,
                 body: None,
+                lines: None,
                 meaning: None,
             });
         }
@@ -167,6 +176,13 @@ impl<'a> Resolve<'a> {
             size: Some(bytes.len() as u64),
             digest,
             body: ignores_end.then(|| blake3::hash(without_final_newline(&bytes))),
+            lines: ignores_lines.then(|| {
+                let rules = TextRules {
+                    final_newline: file.final_newline,
+                    line_endings: file.line_endings,
+                };
+                blake3::hash(&normal(&bytes, rules))
+            }),
             meaning,
             bytes: (self.keep == Keep::Bytes || !is_exact).then_some(bytes),
         })
@@ -177,7 +193,7 @@ impl<'a> Resolve<'a> {
         let Compare::Structured(said) = &file.compare.value else {
             return Some(None);
         };
-        let problem = match Rules::of(said, file.final_newline) {
+        let problem = match Rules::of(said, file.final_newline, file.line_endings) {
             Err(why) => file.compare.at.problem(why.to_string()),
             Ok(rules) => match Meaning::of(said.format, rules, bytes) {
                 Ok(meaning) => return Some(Some(meaning)),
@@ -193,6 +209,18 @@ impl<'a> Resolve<'a> {
         None
     }
 
+    /// The ids of an owner and a group; each `None` where it has a problem.
+    fn ids(
+        &mut self,
+        owner: &Option<Spanned<Principal>>,
+        group: &Option<Spanned<Principal>>,
+    ) -> (Option<Option<u32>>, Option<Option<u32>>) {
+        let (basis, problems) = (&mut *self.basis, &mut *self.problems);
+        let uid = id(&mut self.users, owner, "owner: 1000", basis, problems);
+        let gid = id(&mut self.groups, group, "group: 1000", basis, problems);
+        (uid, gid)
+    }
+
     fn file(
         &mut self,
         file: &FileSpec,
@@ -203,6 +231,7 @@ impl<'a> Resolve<'a> {
         // Nobody acts on `after_heal` yet: validation refuses it.
         let FileSpec {
             path,
+            through,
             content: _,
             mode,
             owner,
@@ -213,31 +242,20 @@ impl<'a> Resolve<'a> {
             redact,
             max_size,
             final_newline: _,
+            line_endings: _,
             hard_links,
             compare,
             after_heal: _,
         } = file;
         // All of them, so that all problems are said.
-        let uid = id(
-            &mut self.users,
-            owner,
-            "owner: 1000",
-            self.basis,
-            self.problems,
-        );
-        let gid = id(
-            &mut self.groups,
-            group,
-            "group: 1000",
-            self.basis,
-            self.problems,
-        );
+        let (uid, gid) = self.ids(owner, group);
         let attributes = self.attributes(attributes);
         let Held {
             bytes,
             size,
             digest,
             body,
+            lines,
             meaning,
         } = held?;
         if let (Some(most), Some(size)) = (max_size, size)
@@ -253,6 +271,7 @@ impl<'a> Resolve<'a> {
             size,
             digest,
             body,
+            lines,
             max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
             hard_links: *hard_links,
             compare: compare.value.clone(),
@@ -264,6 +283,7 @@ impl<'a> Resolve<'a> {
             uid: uid?,
             gid: gid?,
             attributes: attributes?,
+            through: through.as_ref().map(Through::new),
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -276,6 +296,7 @@ impl<'a> Resolve<'a> {
     ) -> Option<Declared> {
         let SymlinkSpec {
             path,
+            through,
             target,
             owner,
             group,
@@ -283,26 +304,14 @@ impl<'a> Resolve<'a> {
             on_drift,
             severity,
         } = link;
-        let uid = id(
-            &mut self.users,
-            owner,
-            "owner: 1000",
-            self.basis,
-            self.problems,
-        );
-        let gid = id(
-            &mut self.groups,
-            group,
-            "group: 1000",
-            self.basis,
-            self.problems,
-        );
+        let (uid, gid) = self.ids(owner, group);
         let attributes = self.attributes(attributes);
         let target = Target::Symlink(target.clone().into_os_string());
         Some(Declared {
             uid: uid?,
             gid: gid?,
             attributes: attributes?,
+            through: through.as_ref().map(Through::new),
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -315,6 +324,7 @@ impl<'a> Resolve<'a> {
     ) -> Option<Declared> {
         let DirectorySpec {
             path,
+            through,
             mode,
             owner,
             group,
@@ -323,20 +333,7 @@ impl<'a> Resolve<'a> {
             on_drift,
             severity,
         } = directory;
-        let uid = id(
-            &mut self.users,
-            owner,
-            "owner: 1000",
-            self.basis,
-            self.problems,
-        );
-        let gid = id(
-            &mut self.groups,
-            group,
-            "group: 1000",
-            self.basis,
-            self.problems,
-        );
+        let (uid, gid) = self.ids(owner, group);
         let attributes = self.attributes(attributes);
         let exhaustive = exhaustive.as_ref().map(|said| Exhaustive {
             declared: BTreeSet::new(),
@@ -349,6 +346,7 @@ impl<'a> Resolve<'a> {
             uid: uid?,
             gid: gid?,
             attributes: attributes?,
+            through: through.as_ref().map(Through::new),
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -390,6 +388,7 @@ fn declared(
 ) -> Declared {
     Declared {
         path: path.value.clone(),
+        through: None,
         policy: policy.clone(),
         target,
         mode: None,
@@ -403,28 +402,31 @@ fn declared(
     }
 }
 
-/// Tells each exhaustive directory what belongs into it, whichever policy declares that. `files` are sorted by path.
+/// Tells each exhaustive directory what belongs into it, whichever policy declares that: declared paths, by where they really are, and the links on
+/// their ways.
 pub(super) fn belongings(files: &mut [Arc<Declared>]) {
-    for index in 0..files.len() {
-        let (before, rest) = files.split_at_mut(index + 1);
-        let Some(directory) = before.last_mut().and_then(Arc::get_mut) else {
-            continue; // nobody else holds them yet
-        };
+    let is_exhaustive = |file: &Arc<Declared>| matches!(file.target, Target::Directory(Some(_)));
+    if !files.iter().any(is_exhaustive) {
+        return;
+    }
+    let places = places(files).into_iter().map(Path::to_owned);
+    let places: Vec<PathBuf> = places.collect();
+    for directory in files.iter_mut().filter_map(Arc::get_mut) {
+        let real = directory.real().to_owned();
         let Target::Directory(Some(exhaustive)) = &mut directory.target else {
             continue;
         };
-        for file in rest {
-            // What is beneath a path comes right after it.
-            let Ok(beneath) = file.path.strip_prefix(&directory.path) else {
+        // What is beneath a path comes right after it.
+        let beneath = &places[places.partition_point(|place| *place <= real)..];
+        for place in beneath {
+            let Ok(beneath) = place.strip_prefix(&real) else {
                 break;
             };
             let Some(name) = beneath.iter().next() else {
                 continue;
             };
             exhaustive.declared.insert(name.to_owned());
-            exhaustive
-                .declared
-                .insert(temporary_name(&directory.path.join(name)));
+            exhaustive.declared.insert(temporary_name(&real.join(name)));
         }
     }
 }

@@ -18,7 +18,7 @@ use super::{
 use crate::kept::{self, Unusable};
 
 /// The form is another one when rows are.
-const HEAD: &kept::Head = b"drift declared 2";
+const HEAD: &kept::Head = b"drift declared 3";
 /// Other files than policies that are read each time, and bytes of one.
 const MOST_OTHERS: usize = 64;
 const MOST_BYTES: u64 = 1 << 20;

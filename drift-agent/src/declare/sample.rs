@@ -9,8 +9,8 @@ use std::{
 use drift_common::policy;
 
 use super::{
-    ActivePolicy, Backoff, Compare, Content, Declared, FinalNewline, Guard, Mode, Position,
-    Severity, Target,
+    ActivePolicy, Backoff, Compare, Content, Declared, Guard, Heed, Link, Mode, Position, Severity,
+    Target, Through,
 };
 use crate::compare::structured::{Absence, Format, Keys, Meaning, Rules};
 
@@ -18,6 +18,7 @@ use crate::compare::structured::{Absence, Format, Keys, Meaning, Rules};
 pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
     Declared {
         path: path.into(),
+        through: None,
         policy: Arc::new(ActivePolicy {
             name: "p".into(),
             version: "1.0.0".into(),
@@ -60,7 +61,7 @@ pub(crate) fn structured(format: Format, content: &str, manage: &[&str]) -> Targ
         absent: Absence::default(),
         keys: Keys::default(),
     };
-    let understood = Rules::of(&rules, FinalNewline::Exact).expect("pointers");
+    let understood = Rules::of(&rules, Heed::Exact, Heed::Exact).expect("pointers");
     let meaning = Meaning::of(format, understood, content.as_bytes()).expect("it parses");
     Target::File(Content {
         compare: Compare::Structured(Box::new(rules)),
@@ -72,4 +73,20 @@ pub(crate) fn structured(format: Format, content: &str, manage: &[&str]) -> Targ
 /// A file with exactly this content.
 pub(crate) fn file(content: &[u8]) -> Target {
     Target::File(Content::exact(Arc::from(content)))
+}
+
+/// The path, reached through these links, each with what it holds, to where it really is.
+pub(crate) fn through(declared: Declared, links: &[(&Path, &str)], real: &Path) -> Declared {
+    let links = links.iter().map(|(path, target)| Link {
+        path: (*path).to_owned(),
+        target: (*target).into(),
+    });
+    let through = Some(Through {
+        links: links.collect(),
+        real: real.to_owned(),
+    });
+    Declared {
+        through,
+        ..declared
+    }
 }

@@ -3,7 +3,7 @@
 use std::{ffi::OsString, io, os::fd::AsFd, path::Path};
 
 use rustix::{
-    fd::BorrowedFd,
+    fd::{BorrowedFd, OwnedFd},
     fs::{Gid, Mode, OFlags, Uid, fchmod, fchown, fstat, fsync, mkdirat, openat2},
     io::Errno,
 };
@@ -147,10 +147,7 @@ pub(super) fn attributes(
     declared: &Declared,
     observed: Option<&Stat>,
 ) -> Result<Healed, HealError> {
-    let (parent, name) = parent_and_name(&declared.path)?;
-    let dir = host
-        .directory(parent, OFlags::PATH)
-        .map_err(|error| unreachable_parent(parent, error))?;
+    let (dir, name) = parent_and_name(host, declared, OFlags::PATH)?;
     if let Target::Symlink(target) = &declared.target {
         // What has another name is not this path's alone.
         if observed.is_some_and(|stat| stat.links > 1) {
@@ -219,7 +216,19 @@ pub(super) fn set_owner(
     fchown(file, uid, gid).map_err(HealError::at("set the owner"))
 }
 
-pub(super) fn parent_and_name(path: &Path) -> Result<(&Path, OsString), HealError> {
+/// The directory that a declared path is in, opened with `flags`, and the name it has there.
+pub(super) fn parent_and_name(
+    host: &Host,
+    declared: &Declared,
+    flags: OFlags,
+) -> Result<(OwnedFd, OsString), HealError> {
+    let (above, name) = split(declared.real())?;
+    let dir = host.parent(declared, flags);
+    Ok((dir.map_err(|error| unreachable_parent(above, error))?, name))
+}
+
+/// A path's directory and the name it has there.
+pub(super) fn split(path: &Path) -> Result<(&Path, OsString), HealError> {
     match (path.parent(), path.file_name()) {
         (Some(parent), Some(name)) => Ok((parent, name.to_owned())),
         // Validation refuses such a path; here it must not become a write to somewhere.
@@ -234,17 +243,30 @@ pub(super) fn unreachable_parent(path: &Path, error: Errno) -> HealError {
     }
 }
 
+/// As [`parent_and_name`], for writing: opens the directory for syncing, and makes what is missing of it. Links on the way are not made.
+pub(super) fn place(
+    host: &Host,
+    declared: &Declared,
+    notes: &mut Vec<String>,
+) -> Result<(OwnedFd, OsString), HealError> {
+    let (above, _) = split(declared.real())?;
+    if let Err(Errno::NOENT) = host.parent(declared, OFlags::RDONLY) {
+        directory_for_writing(host, above, notes)?;
+    }
+    parent_and_name(host, declared, OFlags::RDONLY)
+}
+
 /// Opens a directory for syncing, and makes what is missing of it: root's, 0755. What is there already is never touched.
 pub(super) fn directory_for_writing(
     host: &Host,
     path: &Path,
     notes: &mut Vec<String>,
-) -> Result<rustix::fd::OwnedFd, HealError> {
+) -> Result<OwnedFd, HealError> {
     match host.directory(path, OFlags::RDONLY) {
         Err(Errno::NOENT) => {}
         other => return other.map_err(|error| unreachable_parent(path, error)),
     }
-    let (above, name) = parent_and_name(path)?;
+    let (above, name) = split(path)?;
     let dir = directory_for_writing(host, above, notes)?;
     match mkdirat(&dir, &name, Mode::from_raw_mode(0o755)) {
         // Another process was faster.
@@ -266,11 +288,12 @@ pub(super) fn directory_for_writing(
 }
 
 /// Removes what a heal that was killed may have left beside a declared path. True when there was something.
-pub fn sweep_leftovers(host: &Host, path: &Path) -> Result<bool, HealError> {
-    let (parent, _) = parent_and_name(path)?;
-    let Ok(dir) = host.directory(parent, OFlags::PATH) else {
+pub fn sweep_leftovers(host: &Host, declared: &Declared) -> Result<bool, HealError> {
+    // Whatever the links on its way hold now: it was made where the path really is.
+    let (above, _) = split(declared.real())?;
+    let Ok(dir) = host.directory(above, OFlags::PATH) else {
         return Ok(false);
     };
-    replace::remove(&dir, &replace::temporary_name(path))
+    replace::remove(&dir, &replace::temporary_name(declared.real()))
         .map_err(HealError::at("remove a leftover"))
 }

@@ -18,10 +18,7 @@ use crate::{
 
 use super::{
     attribute,
-    execute::{
-        HealError, Healed, directory_for_writing, parent_and_name, set_attributes,
-        unreachable_parent,
-    },
+    execute::{HealError, Healed, parent_and_name, place, set_attributes, unreachable_parent},
     replace::{remove, remove_stale, rename_over, temporary_name},
 };
 
@@ -30,8 +27,9 @@ const DEFAULT_MODE: u32 = 0o755;
 
 /// Puts a symbolic link in place of whatever stands there.
 pub(super) fn link(host: &Host, declared: &Declared, target: &OsStr) -> Result<Healed, HealError> {
-    let (healed, dir, name) = place(host, declared)?;
-    let temporary = temporary_name(&declared.path);
+    let mut healed = Healed::default();
+    let (dir, name) = place(host, declared, &mut healed.notes)?;
+    let temporary = temporary_name(declared.real());
     let made =
         stage_link(&dir, declared, target).and_then(|()| rename_over(&dir, &temporary, &name));
     tidied(made, &dir, &temporary)?;
@@ -44,7 +42,7 @@ pub(super) fn stage_link(
     declared: &Declared,
     target: &OsStr,
 ) -> Result<(), HealError> {
-    let temporary = temporary_name(&declared.path);
+    let temporary = temporary_name(declared.real());
     remove_stale(dir, &temporary)?;
     symlinkat(target, dir, &temporary).map_err(HealError::at("make a link"))?;
     link_attributes(dir, &temporary, declared)
@@ -69,8 +67,9 @@ pub(super) fn link_attributes(
 
 /// Makes a directory in place of whatever stands there: complete before it has its name.
 pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
-    let (healed, dir, name) = place(host, declared)?;
-    if let Ok(there) = host.directory(&declared.path, OFlags::RDONLY) {
+    let mut healed = Healed::default();
+    let (dir, name) = place(host, declared, &mut healed.notes)?;
+    if let Ok(there) = host.inside(declared, OFlags::RDONLY) {
         // Made meanwhile: by somebody, or for a declared file in it. What is in it is not ours to move.
         attribute::without_flags(there.as_fd(), declared, || {
             set_attributes(there.as_fd(), declared)
@@ -78,7 +77,7 @@ pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, Heal
         fsync(&there).map_err(HealError::at("sync the directory"))?;
         return Ok(healed);
     }
-    let temporary = temporary_name(&declared.path);
+    let temporary = temporary_name(declared.real());
     let mut stands = None;
     let made = stage_directory(&dir, declared).and_then(|made| {
         stands = attribute::lift_named(&dir, &name, declared)?;
@@ -97,7 +96,7 @@ pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, Heal
 
 /// Puts a directory as declared under the temporary name, but for its flags.
 pub(super) fn stage_directory(dir: &OwnedFd, declared: &Declared) -> Result<OwnedFd, HealError> {
-    let temporary = temporary_name(&declared.path);
+    let temporary = temporary_name(declared.real());
     remove_stale(dir, &temporary)?;
     mkdirat(dir, &temporary, Mode::from_raw_mode(0o700))
         .map_err(HealError::at("make a directory"))?;
@@ -142,10 +141,7 @@ pub(super) fn exchange(
 
 /// Removes what stands there.
 pub(super) fn absent(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
-    let (parent, name) = parent_and_name(&declared.path)?;
-    let dir = host
-        .directory(parent, OFlags::RDONLY)
-        .map_err(|error| unreachable_parent(parent, error))?;
+    let (dir, name) = parent_and_name(host, declared, OFlags::RDONLY)?;
     remove(&dir, &name).map_err(HealError::at("remove what stands there"))?;
     fsync(&dir).map_err(HealError::at("sync the directory"))?;
     Ok(Healed::default())
@@ -158,8 +154,8 @@ pub(super) fn clear(
     names: &[OsString],
 ) -> Result<Healed, HealError> {
     let dir = host
-        .directory(&declared.path, OFlags::RDONLY)
-        .map_err(|error| unreachable_parent(&declared.path, error))?;
+        .inside(declared, OFlags::RDONLY)
+        .map_err(|error| unreachable_parent(declared.real(), error))?;
     let mut first = Ok(());
     attribute::without_flags(dir.as_fd(), declared, || {
         for name in names {
@@ -171,14 +167,6 @@ pub(super) fn clear(
     })?;
     fsync(&dir).map_err(HealError::at("sync the directory"))?;
     first.map(|()| Healed::default())
-}
-
-/// The directory that a path is in, made where it is missing.
-fn place(host: &Host, declared: &Declared) -> Result<(Healed, OwnedFd, OsString), HealError> {
-    let mut healed = Healed::default();
-    let (parent, name) = parent_and_name(&declared.path)?;
-    let dir = directory_for_writing(host, parent, &mut healed.notes)?;
-    Ok((healed, dir, name))
 }
 
 /// What is left under the temporary name goes when something went wrong.

@@ -35,7 +35,7 @@ impl Impossible {
     pub const fn sentence(self) -> &'static str {
         match self {
             Impossible::Relocated => {
-                "a symbolic link, or something that is no directory, stands in the way of the declared path: writing would land elsewhere. Put the directory back, or declare the path that it leads to"
+                "a symbolic link that is not as declared, or something that is no directory, stands in the way of the declared path: writing would land elsewhere. Put the directory or the declared link back, or declare the path that it leads to, or the link (`through`)"
             }
             Impossible::Unreadable => {
                 "the file is there and cannot be read: see the agent's permissions and the disk"

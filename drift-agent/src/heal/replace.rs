@@ -31,7 +31,7 @@ use crate::{
 
 use super::{
     attribute,
-    execute::{HealError, Healed, directory_for_writing, parent_and_name, set_owner},
+    execute::{HealError, Healed, place, set_owner},
 };
 use crate::observe::{Host, Place};
 
@@ -75,11 +75,12 @@ pub(super) fn replace(
     like: Option<&Stat>,
 ) -> Result<Healed, HealError> {
     let mut healed = Healed::default();
-    let (parent, name) = parent_and_name(&declared.path)?;
-    let dir = directory_for_writing(host, parent, &mut healed.notes)?;
-    let temporary = temporary_name(&declared.path);
+    let (dir, name) = place(host, declared, &mut healed.notes)?;
+    let temporary = temporary_name(declared.real());
     let mut lifted = None;
     let result = stage(&dir, &name, declared, new, like).and_then(|file| {
+        // Before it takes the name: what a power cut leaves there is whole.
+        fsync(&file).map_err(HealError::at("sync the file"))?;
         lifted = attribute::lift_named(&dir, &name, declared)?;
         match &new.instead_of {
             None => rename_over(&dir, &temporary, &name),
@@ -102,8 +103,8 @@ pub(super) fn replace(
     Ok(healed)
 }
 
-/// Puts a file as declared under the temporary name beside `name`: complete, synced and read back. The name itself lasts when the directory is
-/// synced. Its flags are still to be set. On an error something may be left under the temporary name.
+/// Puts a file as declared under the temporary name beside `name`: complete and read back. The caller syncs it before it takes its name, and the directory after
+/// that. Its flags are still to be set. On an error something may be left under the temporary name.
 pub(super) fn stage(
     dir: &OwnedFd,
     name: &OsString,
@@ -111,7 +112,7 @@ pub(super) fn stage(
     new: &New<'_>,
     like: Option<&Stat>,
 ) -> Result<File, HealError> {
-    let temporary = temporary_name(&declared.path);
+    let temporary = temporary_name(declared.real());
     let (mut file, named) = new_file(dir, &temporary)?;
     fill(&mut file, dir, name, declared, new, like)?;
     if !named {
@@ -194,10 +195,11 @@ fn fill(
     attribute::set(Place::Open(file.as_fd()), declared)?;
     file.seek(SeekFrom::Start(0)).map_err(io("read back"))?;
     let is_right = digest(file).map_err(io("read back"))? == new.digest;
-    if !is_right || !attribute::are_set(file.as_fd(), declared)? {
-        return Err(HealError::ReadBack);
+    if is_right && attribute::are_set(file.as_fd(), declared)? {
+        Ok(())
+    } else {
+        Err(HealError::ReadBack)
     }
-    fsync(&*file).map_err(HealError::at("sync the file"))
 }
 
 fn io(step: &'static str) -> impl Fn(std::io::Error) -> HealError {

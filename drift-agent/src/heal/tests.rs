@@ -2,6 +2,7 @@
 
 mod attributes;
 mod structured;
+mod through;
 
 use std::{
     fs,

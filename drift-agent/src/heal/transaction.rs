@@ -36,7 +36,7 @@ use super::{
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is to happen at one path.
+/// What is to happen at one path, where that really is: no link is on its way (see [`Declared::straight`]).
 #[derive(Clone, Debug)]
 pub enum Step {
     /// It gets what is declared. `like`: the regular file that is replaced.

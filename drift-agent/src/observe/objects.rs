@@ -18,19 +18,19 @@ pub enum Object {
     Everything,
     /// A declared path, by its place in the snapshot.
     File(usize),
-    /// A directory on the way to declared paths.
+    /// A directory on the way to declared paths, or a link.
     Directory(Directory),
     /// A name, wherever it stands.
     Name(Name),
 }
 
-/// A directory on the way to declared paths.
+/// A directory on the way to declared paths, or a link that the way to one is declared to go through.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Directory {
     pub path: PathBuf,
     /// What is watched in it: hash of the name, slot.
     pub entries: Vec<(u64, u32)>,
-    /// Declared paths somewhere below, and this one where it is declared itself, by their places in the snapshot.
+    /// Declared paths somewhere below, or through it, and this one where it is declared itself, by their places in the snapshot.
     pub below: Vec<usize>,
 }
 
@@ -38,7 +38,7 @@ pub struct Directory {
 #[derive(Debug, PartialEq, Eq)]
 pub struct Name {
     pub hash: u64,
-    /// Declared paths that end in it, or have a directory of this name on their way, each with the hash of the component before the name.
+    /// Declared paths that end in it, or have a directory or a link of this name on their way, each with the hash of the component before the name.
     pub paths: Vec<(usize, u64)>,
 }
 
@@ -64,52 +64,46 @@ impl Objects {
             ..Objects::default()
         };
         debug_assert_eq!(SWEEP_SLOT, 0);
-        let mut names: BTreeMap<u64, BTreeSet<(usize, u64)>> = BTreeMap::new();
-        // Directories that are declared themselves, by their places in the snapshot.
-        let mut directories: HashMap<&Path, usize> = HashMap::new();
+        // What can have something beneath it or be gone through, and is declared itself.
+        let own: HashMap<&Path, usize> = files
+            .iter()
+            .enumerate()
+            .filter(|(_, file)| matches!(file.target, Target::Directory(_) | Target::Symlink(_)))
+            .map(|(index, file)| (file.real(), index))
+            .collect();
+        let mut names = Ends::default();
         for (index, declared) in files.iter().enumerate() {
             let slot = objects.add(Object::File(index));
             objects.files.push(slot);
-            if let Target::Directory(exhaustive) = &declared.target {
-                directories.insert(&declared.path, index);
-                if exhaustive.is_some() {
-                    objects.inside.insert(declared.path.clone(), slot);
-                    objects.insides.insert(slot);
-                    // By a path with slashes, whatever comes after the directory's name is in it.
-                    if let Some(name) = declared.path.file_name() {
-                        let hash = name_hash(name.as_bytes());
-                        names
-                            .entry(hash ^ INSIDE)
-                            .or_default()
-                            .insert((index, hash));
-                    }
+            let real = declared.real();
+            if let Target::Directory(Some(_)) = &declared.target {
+                objects.inside.insert(real.to_owned(), slot);
+                objects.insides.insert(slot);
+                // By a path with slashes, whatever comes after the directory's name is in it.
+                if let Some(name) = real.file_name() {
+                    let hash = name_hash(name.as_bytes());
+                    names
+                        .entry(hash ^ INSIDE)
+                        .or_default()
+                        .insert((index, hash));
                 }
             }
-            // (path, slot, whether it has just got its slot)
-            let mut child = (declared.path.as_path(), slot, true);
-            // From the file up to the root: each directory knows the watched name that leads on.
-            for directory in declared.path.ancestors().skip(1) {
-                let Some(name) = child.0.file_name() else {
-                    break;
-                };
-                let hash = name_hash(name.as_bytes());
-                let above = directory
-                    .file_name()
-                    .map_or(0, |name| name_hash(name.as_bytes()));
-                names.entry(hash).or_default().insert((index, above));
-                let (slot, new) = objects.directory(directory);
-                if let Object::Directory(object) = &mut objects.slots[slot as usize] {
-                    if child.2 {
-                        // A declared directory that something is declared in has two slots: its name rings the one that both hear.
-                        object.entries.retain(|(known, _)| *known != hash);
-                        object.entries.push((hash, child.1));
-                    }
-                    object.below.push(index);
-                    if new {
-                        object.below.extend(directories.get(directory));
-                    }
-                }
-                child = (directory, slot, new);
+            // A declared directory that something is declared in has two slots: its name rings the one that both hear.
+            let child = match objects.directories.get(real) {
+                Some(slot) => (*slot, false),
+                None => (slot, true),
+            };
+            objects.lead_to(real, child, index, &own);
+            ends(real, index, &mut names);
+            for link in declared.links() {
+                // As a directory that something is declared in: what happens to its name happens to that.
+                let child = objects.heard_at(&link.path, index, &own);
+                objects.lead_to(&link.path, child, index, &own);
+                ends(&link.path, index, &mut names);
+            }
+            // By the declared path it has other names on its way.
+            if declared.through.is_some() {
+                ends(&declared.path, index, &mut names);
             }
         }
         for (hash, paths) in names {
@@ -119,6 +113,46 @@ impl Objects {
             }));
         }
         objects
+    }
+
+    /// From a path up to the root: each directory knows the watched name that leads on, and hears for `index`. `child`: the slot that the path's own name
+    /// rings, and whether that is new.
+    fn lead_to(
+        &mut self,
+        path: &Path,
+        mut child: (u32, bool),
+        index: usize,
+        own: &HashMap<&Path, usize>,
+    ) {
+        for (path, directory) in path.ancestors().zip(path.ancestors().skip(1)) {
+            let Some(name) = path.file_name() else {
+                break;
+            };
+            let hash = name_hash(name.as_bytes());
+            let next = self.heard_at(directory, index, own);
+            if let Object::Directory(object) = &mut self.slots[next.0 as usize]
+                && child.1
+            {
+                object.entries.retain(|(known, _)| *known != hash);
+                object.entries.push((hash, child.0));
+            }
+            child = next;
+        }
+    }
+
+    /// The slot of the directory at `path`, which `index` hears, and whether that is new.
+    fn heard_at(&mut self, path: &Path, index: usize, own: &HashMap<&Path, usize>) -> (u32, bool) {
+        let (slot, new) = self.directory(path);
+        if let Object::Directory(object) = &mut self.slots[slot as usize] {
+            if new {
+                object.below.extend(own.get(path));
+            }
+            // The ways to its links and to itself have directories in common.
+            if object.below.last() != Some(&index) {
+                object.below.push(index);
+            }
+        }
+        (slot, new)
     }
 
     fn add(&mut self, object: Object) -> u32 {
@@ -191,10 +225,93 @@ impl Objects {
     }
 }
 
+/// For each name, the paths that end in it or have it on their way, each with the hash of the component before it.
+type Ends = BTreeMap<u64, BTreeSet<(usize, u64)>>;
+
+/// Puts down every name on the way to `path`.
+fn ends(path: &Path, index: usize, names: &mut Ends) {
+    let mut above = 0;
+    for name in path.iter().skip(1) {
+        let hash = name_hash(name.as_bytes());
+        names.entry(hash).or_default().insert((index, above));
+        above = hash;
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::declare::{Exhaustive, sample};
+
+    /// What the name rings in the directory.
+    fn rings(objects: &Objects, directory: &str, name: &str) -> Vec<usize> {
+        let (_, directory) = objects.directory_at(Path::new(directory)).unwrap();
+        let hash = name_hash(name.as_bytes());
+        let mut entries = directory.entries.iter().filter(|(known, _)| *known == hash);
+        let slot = entries.next().unwrap().1;
+        assert_eq!(entries.next(), None, "one slot for a name");
+        let mut rung = match objects.get(slot).unwrap() {
+            Object::Directory(directory) => directory.below.clone(),
+            Object::File(index) => vec![*index],
+            other => panic!("{other:?}"),
+        };
+        rung.sort_unstable();
+        rung
+    }
+
+    #[test]
+    fn a_path_through_links_hears_them_where_it_really_is_and_by_its_declared_names() {
+        let links = [
+            (Path::new("/etc/l"), "/srv/x"),
+            (Path::new("/srv/x/m"), "../y"),
+        ];
+        let through = |path: &str, real: &str| {
+            let declared = sample::declared(path, sample::file(b"a"));
+            sample::through(declared, &links, Path::new(real))
+        };
+        let files: Vec<Arc<Declared>> = [
+            sample::declared("/etc/l", Target::Symlink("/srv/x".into())),
+            through("/etc/l/m/f", "/srv/y/f"),
+            through("/etc/l/m/g", "/srv/y/g"),
+            sample::declared("/srv/y", Target::Directory(None)),
+            sample::declared("/srv/y/h", sample::file(b"a")),
+        ]
+        .map(Arc::new)
+        .into();
+        let objects = Objects::new(&files);
+        for (directory, name, expected) in [
+            ("/", "etc", &[0, 1, 2][..]),
+            ("/", "srv", &[1, 2, 3, 4]),
+            ("/etc", "l", &[0, 1, 2]),
+            ("/srv", "x", &[1, 2]),
+            ("/srv/x", "m", &[1, 2]),
+            ("/srv", "y", &[1, 2, 3, 4]),
+            ("/srv/y", "f", &[1]),
+            ("/srv/y", "h", &[4]),
+        ] {
+            assert_eq!(
+                rings(&objects, directory, name),
+                expected,
+                "{directory}/{name}"
+            );
+        }
+        let hash = |name: &str| name_hash(name.as_bytes());
+        let named = |name: &str| {
+            let found = objects.slots.iter().find_map(|object| match object {
+                Object::Name(found) if found.hash == hash(name) => Some(found.paths.clone()),
+                _ => None,
+            });
+            found.unwrap()
+        };
+        let mut f = vec![(1, hash("y")), (1, hash("m"))];
+        f.sort_unstable();
+        assert_eq!(named("f"), f);
+        let mut m = [1, 2]
+            .map(|index| [(index, hash("x")), (index, hash("l"))])
+            .concat();
+        m.sort_unstable();
+        assert_eq!(named("m"), m);
+    }
 
     #[test]
     fn a_declared_directory_hears_its_own_name_and_what_is_in_it() {
@@ -208,22 +325,9 @@ mod tests {
         .map(Arc::new)
         .into();
         let objects = Objects::new(&files);
-        let rings = |directory: &str, name: &str| {
-            let (_, directory) = objects.directory_at(Path::new(directory)).unwrap();
-            let hash = name_hash(name.as_bytes());
-            let mut entries = directory.entries.iter().filter(|(known, _)| *known == hash);
-            let slot = entries.next().unwrap().1;
-            assert_eq!(entries.next(), None, "one slot for a name");
-            match objects.get(slot).unwrap() {
-                Object::Directory(directory) => directory.below.clone(),
-                Object::File(index) => vec![*index],
-                other => panic!("{other:?}"),
-            }
-        };
+        let rings = |directory: &str, name: &str| rings(&objects, directory, name);
         // Who moves the directory away takes what is declared in it along.
-        let mut both = rings("/etc", "d");
-        both.sort_unstable();
-        assert_eq!(both, [0, 1]);
+        assert_eq!(rings("/etc", "d"), [0, 1]);
         assert_eq!(rings("/etc/d", "a"), [1]);
         assert_eq!(rings("/etc", "e"), [2]);
         assert_eq!(rings("/etc", "f"), [3]);

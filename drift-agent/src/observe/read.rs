@@ -1,6 +1,6 @@
 //! The only reader of the host: what stands at a declared path, read once, stably.
 //!
-//! One walk to the parent directory without following links, one open, one read; `statx` of the name before and of the open file after must agree. Nothing
+//! One walk to the parent directory without following links (`way`), one open, one read; `statx` of the name before and of the open file after must agree. Nothing
 //! that stands there can make it hang or run on: FIFOs and devices are never opened, and a file larger than is declared possible is not read at all.
 
 mod hash;
@@ -8,6 +8,7 @@ mod host;
 mod list;
 mod stat;
 pub mod take;
+mod way;
 
 pub use host::Host;
 pub use list::Unexpected;
@@ -20,6 +21,8 @@ use std::{
     os::fd::{AsFd, BorrowedFd},
     os::unix::ffi::OsStringExt,
     sync::Arc,
+    thread,
+    time::Duration,
 };
 
 use drift_common::abi::Key;
@@ -29,7 +32,7 @@ use rustix::{
 };
 
 use self::{
-    hash::{Buffer, hash},
+    hash::{Buffer, Wanted, hash},
     host::STRAIGHT,
     list::list,
     stat::{stat_at, stat_of},
@@ -45,6 +48,10 @@ use crate::{
     report::FileType,
 };
 
+/// Looks at a file that somebody is writing, and the time between them.
+const LOOKS: usize = 5;
+const PAUSE: Duration = Duration::from_millis(20);
+
 /// Reads that may disagree before the verdict is [`Found::Unstable`].
 const TRIES: usize = 4;
 
@@ -53,7 +60,7 @@ const TRIES: usize = 4;
 pub enum Found {
     /// Nothing; or a directory on the way does not exist.
     Absent,
-    /// A symbolic link, or something that is no directory, stands in the way: the path leads elsewhere.
+    /// A symbolic link that is not as declared, or something that is no directory, stands in the way: the path leads elsewhere.
     Relocated,
     /// It is there and cannot be read, and why.
     Unreadable(io::ErrorKind),
@@ -75,6 +82,8 @@ pub struct Observed {
     pub found: Found,
     /// Digest of a file's content without its final line end.
     pub body: Option<blake3::Hash>,
+    /// Digest of it as [`crate::declare::Content::lines`] has it, where that is asked for.
+    pub lines: Option<blake3::Hash>,
     /// The bytes that were hashed, where they are needed and are not as declared.
     pub held: Option<Held>,
     /// Of what stands there itself, not of what a link leads to.
@@ -92,6 +101,7 @@ impl Observed {
         Self {
             found: Found::Absent,
             body: None,
+            lines: None,
             held: None,
             stat: None,
             attributes: Vec::new(),
@@ -136,6 +146,21 @@ pub fn observe(
     rekey: Rekey<'_>,
 ) -> Observed {
     Reader::new(host).observe(declared, watch, rekey)
+}
+
+/// Looks at one declared path, and again after a while where somebody is writing to it: for who has no doorbell to wait for.
+#[must_use]
+pub fn observe_at_rest(host: &Host, declared: &Declared) -> Observed {
+    let mut reader = Reader::new(host);
+    let mut observed = reader.observe(declared, None, &mut |_| {});
+    for _ in 1..LOOKS {
+        if observed.found != Found::Unstable {
+            break;
+        }
+        thread::sleep(PAUSE);
+        observed = reader.observe(declared, None, &mut |_| {});
+    }
+    observed
 }
 
 /// Looks at one path after the other, and uses again what it needs for that.
@@ -196,7 +221,7 @@ impl<'h> Reader<'h> {
         observed
     }
 
-    /// Looks at paths of one directory, without probes. The way to it is walked once for all of them, and once more afterwards: where it leads elsewhere then, what
+    /// Looks at paths of one directory that no link leads to, without probes. The way to it is walked once for all of them, and once more afterwards: where it leads elsewhere then, what
     /// was seen is not what stands at these paths, and each is looked at by itself.
     pub fn observe_siblings(&mut self, siblings: &[Arc<Declared>]) -> Vec<Look> {
         let together = self.together(siblings, &mut |_| {});
@@ -225,6 +250,9 @@ impl<'h> Reader<'h> {
             [first, _, ..] => first,
             _ => return None, // nothing is gained
         };
+        if siblings.iter().any(|declared| !declared.links().is_empty()) {
+            return None; // each has a way of its own
+        }
         let path = first.path.parent()?;
         let way = |reader: &Self| reader.host.directory(path, OFlags::PATH).ok();
         let parent = way(self)?;
@@ -278,14 +306,13 @@ impl<'h> Reader<'h> {
     }
 
     fn once(&mut self, declared: &Declared, watch: Option<&Watch>, rekey: Rekey<'_>) -> Observed {
-        let path = &declared.path;
         let mut observed = Observed::nothing();
-        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+        let Some(name) = declared.real().file_name() else {
             // The root directory: validation refuses it as a file's path.
             observed.found = Found::Other(FileType::Directory);
             return observed;
         };
-        let parent = match self.host.directory(parent, OFlags::PATH) {
+        let parent = match self.host.parent(declared, OFlags::PATH) {
             Ok(parent) => parent,
             Err(error) => {
                 observed.found = in_the_way(error);
@@ -295,6 +322,10 @@ impl<'h> Reader<'h> {
         };
         observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
         self.at(parent.as_fd(), name, declared, watch, rekey, &mut observed);
+        // The way must still lead to what was read.
+        if self.host.links_hold(declared).is_err() {
+            observed.found = Found::Unstable;
+        }
         observed
     }
 
@@ -368,8 +399,14 @@ impl<'h> Reader<'h> {
                     None => self.host.holds(),
                 };
                 let most = content.max_size;
-                let read = hash(&file, before.size, most, holds, &mut self.buffer)?;
+                let wanted = Wanted {
+                    most,
+                    holds,
+                    lines: content.lines.map(|_| content.body.is_none()),
+                };
+                let read = hash(&file, before.size, wanted, &mut self.buffer)?;
                 observed.body = read.as_ref().map(|read| read.body);
+                observed.lines = read.as_ref().and_then(|read| read.lines);
                 // One that did not grow meanwhile, and gives more than it says, is too large too.
                 let whole = read.as_ref().map(|read| read.whole);
                 let held = read.and_then(|read| read.held);

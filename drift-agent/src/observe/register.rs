@@ -1,7 +1,7 @@
 //! Keeps the kernel tables equal to what stands on the host: which inodes are declared ones now.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -14,7 +14,10 @@ use super::{
     objects::Objects,
     read::{Host, Known},
 };
-use crate::probe::{Names, Watch};
+use crate::{
+    declare::Declared,
+    probe::{Names, Watch},
+};
 
 /// The inodes of one snapshot's objects, as last seen, and the kernel tables that hold them.
 #[derive(Debug)]
@@ -77,24 +80,28 @@ impl Register {
 
     /// Takes in the inodes just seen at a declared path, before it is hashed. True when the way to the path is newly known: what happened on it before that
     /// moment did not ring, so the path must be looked at once more.
-    pub fn seen(&self, host: &Host, slot: u32, path: &Path, known: &Known) -> bool {
-        let way = path
+    pub fn seen(&self, host: &Host, slot: u32, declared: &Declared, known: &Known) -> bool {
+        let way = declared
+            .real()
             .parent()
             .and_then(|parent| self.objects.directory_at(parent));
         let way_known = way.is_some_and(|(slot, _)| {
             known.parent.is_some() && self.keys().directories.get(&slot) == known.parent.as_ref()
         });
-        let changed = !way_known && self.walk(host, path);
+        // The directories that links on the way are in can be others while the last one is the same.
+        let way_known = way_known && declared.links().is_empty();
+        let changed = !way_known && self.walk(host, declared);
         self.file(slot, known.file);
         changed
     }
 
-    /// Learns every directory on the way to a path. True when one of them is another than before.
-    fn walk(&self, host: &Host, path: &Path) -> bool {
+    /// Learns every directory on the way to a path, and to each link on it. True when one of them is another than before.
+    fn walk(&self, host: &Host, declared: &Declared) -> bool {
         let _one_at_a_time = self.walking.lock().unwrap_or_else(PoisonError::into_inner);
         let mut changed = false;
-        let mut ancestors: Vec<&Path> = path.ancestors().skip(1).collect();
-        ancestors.reverse();
+        let links = declared.links().iter().map(|link| link.path.as_path());
+        let places = links.chain([declared.real()]);
+        let ancestors: BTreeSet<&Path> = places.flat_map(|path| path.ancestors().skip(1)).collect();
         for ancestor in ancestors {
             let Some((slot, directory)) = self.objects.directory_at(ancestor) else {
                 continue;

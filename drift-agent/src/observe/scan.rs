@@ -97,10 +97,11 @@ pub fn scan<T: Send>(
     found
 }
 
-/// What a file holds that is compared by what it says is held until it is judged: one at a time.
+/// What a file holds that is compared by what it says is held until it is judged: one at a time. What is reached through links has its own way.
 fn are_looked_at_together(a: &Declared, b: &Declared) -> bool {
     let is_held = |declared: &Declared| matches!(&declared.target, Target::File(content) if content.meaning.is_some());
-    a.path.parent() == b.path.parent() && !is_held(a) && !is_held(b)
+    let is_alone = |declared| is_held(declared) || !declared.links().is_empty();
+    a.path.parent() == b.path.parent() && !is_alone(a) && !is_alone(b)
 }
 
 impl Pace {

@@ -127,10 +127,12 @@ impl Row {
             return None;
         };
         let (then, digest, body) = self.decode();
-        // What is compared by more than digests and what `stat` has (mode, owner, links) is looked at.
+        // What is compared by more than digests and what `stat` has (mode, owner, links) is looked at, and so is the way through links.
         let is_enough = content.compare == Compare::Exact
             && content.meaning.is_none()
             && declared.attributes == Attributes::default()
+            && declared.links().is_empty()
+            && content.lines.is_none()
             && (content.body.is_none() || body.is_some())
             && stat.size <= content.max_size;
         (then == *stat && is_enough).then(|| Observed {

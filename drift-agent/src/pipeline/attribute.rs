@@ -149,6 +149,7 @@ mod tests {
         Observed {
             found: Found::File(None),
             body: None,
+            lines: None,
             held: None,
             stat: None,
             attributes,

@@ -14,7 +14,10 @@ use crate::{
     switch::{self, Answer, Decision, Demand, SwitchError, Switched},
 };
 
-use super::{Ears, Pipeline, PipelineError, work::Done};
+use super::{
+    Ears, Pipeline, PipelineError,
+    work::{Done, Haste},
+};
 
 /// A demand, and who waits for what comes of it.
 #[derive(Debug)]
@@ -149,7 +152,7 @@ impl Pipeline {
         self.switching = Some(Arc::clone(&next.snapshot));
         let (host, store) = (Arc::clone(&self.host), Arc::clone(&self.store));
         let old = Arc::clone(&self.snapshot);
-        self.run(move || {
+        self.run(Haste::Urgent, move || {
             let holding = next.holding.clone();
             let result = switch::perform(&host, &store, &old, &next.snapshot, &next.moves, holding);
             Done::Switch(Box::new(Came { next, result }))

@@ -14,7 +14,11 @@ use crate::{
 };
 
 use super::{
-    Ears, Pipeline, PipelineError, describe::is_anothers, path::Why, timers::Timer, work::Job,
+    Ears, Pipeline, PipelineError,
+    describe::is_anothers,
+    path::{Queued, Why},
+    timers::Timer,
+    work::{Haste, Job},
 };
 
 /// Readers of wrong content that are told by name.
@@ -90,6 +94,14 @@ impl Pipeline {
 
     /// What is not urgent.
     pub(super) fn tick(&mut self, ears: &mut Option<Ears>) -> Result<(), PipelineError> {
+        if let Some(ears) = ears
+            && ears.counters.look_for_missed()
+        {
+            self.want_sweep(Why::without_doorbell(
+                Cause::Kernel,
+                "the kernel left the program out that would have told who",
+            ));
+        }
         self.drain(ears)?;
         if let Some(ears) = ears {
             self.drain_loads(ears);
@@ -165,10 +177,13 @@ impl Pipeline {
             }
             Some(Object::Name(name)) => {
                 let why = self.named(heard);
-                for (index, above) in &name.paths {
-                    let certain = heard.event.parent_name == *above;
+                // A path through links has several names before this one.
+                for paths in name.paths.chunk_by(|(a, _), (b, _)| a == b) {
+                    let certain = paths
+                        .iter()
+                        .any(|(_, above)| heard.event.parent_name == *above);
                     self.touched(
-                        *index,
+                        paths[0].0,
                         heard,
                         Why {
                             certain,
@@ -268,19 +283,15 @@ impl Pipeline {
         self.queue(index, urgent);
     }
 
-    /// A directory is one again: what is declared beneath it, and was reached by no path or another one, is there or missing now. No time tells that
-    /// apart from before.
+    /// A directory is one again, or a link holds what it must: what is declared beneath it, or through it, and was reached by no path or another one, is there
+    /// or missing now. No time tells that apart from before.
     pub(super) fn reached_again(&mut self, index: usize, cause: Cause) {
-        let files = &self.snapshot.files[index..];
-        let Some((directory, beneath)) = files.split_first() else {
+        let objects = std::sync::Arc::clone(&self.objects);
+        let place = self.snapshot.files[index].real();
+        let Some((_, directory)) = objects.directory_at(place) else {
             return;
         };
-        let is_beneath = |path: &std::path::Path| path.starts_with(&directory.path);
-        let count = beneath
-            .iter()
-            .take_while(|file| is_beneath(&file.path))
-            .count();
-        for index in index + 1..=index + count {
+        for index in directory.below.iter().copied() {
             if self.paths[index].is_relocated() {
                 let why = Why::without_doorbell(cause, "the way to it was put back");
                 self.look_why(index, why, true);
@@ -293,16 +304,22 @@ impl Pipeline {
         let Some(state) = self.paths.get_mut(index) else {
             return;
         };
-        if state.busy.is_some() || state.queued || state.why.is_none() {
+        if state.busy.is_some() || state.why.is_none() {
             return;
         }
-        state.queued = true;
-        self.timers.clear(Timer::Path(index));
-        if urgent {
-            self.urgent.push_back(Job::Look(index));
-        } else {
-            self.patient.push_back(Job::Look(index));
+        match (state.queued, urgent) {
+            (Queued::Urgently, _) | (Queued::Patiently, false) => return,
+            // It overtakes the scan.
+            (Queued::No | Queued::Patiently, true) => {
+                state.queued = Queued::Urgently;
+                self.urgent.push_back(Job::Look(index));
+            }
+            (Queued::No, false) => {
+                state.queued = Queued::Patiently;
+                self.patient.push_back(index);
+            }
         }
+        self.timers.clear(Timer::Path(index));
     }
 
     /// Asks for a sweep, now or as soon as its share of the time allows.
@@ -339,7 +356,11 @@ impl Pipeline {
         }
         self.sweep.why = Some(why);
         self.sweep.running = true;
-        self.sweep_job();
+        let haste = match cause {
+            Cause::Scan => Haste::Patient,
+            Cause::Kernel | Cause::Start | Cause::Policy => Haste::Urgent,
+        };
+        self.sweep_job(haste);
     }
 
     pub(super) fn swept(&mut self, changed: &[usize], cost: Duration) {
@@ -458,6 +479,8 @@ impl Pipeline {
                 Counter::UserRead => "a path in user memory could not be read",
                 Counter::CallsFull => "too many calls under way",
                 Counter::ReadersFull => "too many readers",
+                Counter::Interrupted => "a program was interrupted by another one",
+                Counter::Missed => "the kernel left programs out that were running already",
                 Counter::Sent => "none",
             },
             batch.files,

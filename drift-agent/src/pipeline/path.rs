@@ -14,6 +14,16 @@ use crate::{
 
 use super::work::Looked;
 
+/// Whether a look is queued.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Queued {
+    #[default]
+    No,
+    /// By the periodic scan, which has time.
+    Patiently,
+    Urgently,
+}
+
 /// One path's state. Nothing here is a baseline: every verdict comes from comparing with the declaration.
 #[derive(Debug, Default)]
 pub struct PathState {
@@ -26,8 +36,7 @@ pub struct PathState {
     pub settle: Settle,
     /// Why it is to be looked at, while that has not begun.
     pub why: Option<Why>,
-    /// A look is queued.
-    pub queued: bool,
+    pub queued: Queued,
     /// A job for it is under way, and why.
     pub busy: Option<Why>,
     /// Looks in a row that a change has overtaken.
@@ -249,7 +258,7 @@ impl PathState {
         PathState {
             why: None,
             busy: None,
-            queued: false,
+            queued: Queued::No,
             overtaken: 0,
             settle: Settle::default(),
             changes: None,
@@ -365,6 +374,7 @@ mod tests {
             let observed = Observed {
                 found: Found::File(Some(blake3::hash(content))),
                 body: None,
+                lines: None,
                 held: None,
                 stat: None,
                 attributes: Default::default(),

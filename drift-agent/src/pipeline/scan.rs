@@ -94,13 +94,15 @@ impl Pipeline {
         } else {
             SCAN_BESIDE_PROBES
         };
-        self.settings.scan_interval.unwrap_or(default)
+        let interval = self.settings.scan_interval.unwrap_or(default);
+        // A sweep looks at everything at once: its rate is kept by the time between two.
+        interval.max(self.pace.time_for(self.paths.len()))
     }
 
     /// How often everything is compared.
     pub(super) fn full_scan_interval(&self) -> Duration {
         if self.deaf.is_some() {
-            SCAN_BESIDE_PROBES
+            SCAN_BESIDE_PROBES.max(self.pace.time_for(self.paths.len()))
         } else {
             self.scan_interval()
         }
@@ -126,9 +128,12 @@ impl Pipeline {
                     }
                 }
                 Timer::FullScan => {
-                    self.timers.set(Timer::FullScan, now + SCAN_BESIDE_PROBES);
+                    self.timers
+                        .set(Timer::FullScan, now + self.full_scan_interval());
                     self.scan();
                 }
+                // The jobs that may start are started after every wake.
+                Timer::Pace => {}
                 Timer::Sweep => self.start_sweep(Cause::Kernel),
                 Timer::Health => {
                     self.timers.set(Timer::Health, now + self.health_interval());

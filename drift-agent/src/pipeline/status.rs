@@ -72,7 +72,7 @@ impl Pipeline {
                 name: if self.deaf.is_some() {
                     "scan"
                 } else {
-                    "tracepoint"
+                    self.sensor
                 }
                 .to_owned(),
                 hooks_attached: if self.deaf.is_some() { 0 } else { self.hooks.0 },

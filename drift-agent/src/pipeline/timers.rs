@@ -14,6 +14,8 @@ pub enum Timer {
     Scan,
     /// The scan that reads everything, where the periodic one looks at times only.
     FullScan,
+    /// The periodic scan may go on.
+    Pace,
     /// The sweep that was put off.
     Sweep,
     /// Note which policies are as declared.

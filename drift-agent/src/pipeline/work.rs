@@ -1,7 +1,6 @@
 //! What blocks: looking, healing, sweeping. Each is a job on a thread of its own, and comes back as data.
 
 use std::{
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -15,7 +14,15 @@ use crate::{
     observe::{Host, Observed, Register, Stat, observe},
 };
 
-use super::{Pipeline, change, describe};
+use super::{Pipeline, change, describe, path::Queued, timers::Timer};
+
+/// What a job is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Haste {
+    Urgent,
+    /// The periodic scan.
+    Patient,
+}
 
 /// Something to do for one path.
 #[derive(Clone, Debug)]
@@ -77,11 +84,11 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
     }
     let mut again = false;
     let mut observed = observe(host, declared, Some(watch), &mut |known| {
-        again |= register.seen(host, slot, &declared.path, known);
+        again |= register.seen(host, slot, declared, known);
     });
     if again {
         observed = observe(host, declared, Some(watch), &mut |known| {
-            register.seen(host, slot, &declared.path, known);
+            register.seen(host, slot, declared, known);
         });
     }
     // Before the comparison, which may take its time.
@@ -119,19 +126,39 @@ impl Pipeline {
             return;
         }
         while self.running < super::MOST_JOBS {
-            let job = match self.urgent.pop_front() {
-                Some(job) => job,
-                None if self.running < super::MOST_JOBS / 2 => match self.patient.pop_front() {
-                    Some(job) => job,
+            match self.urgent.pop_front() {
+                Some(job) => self.start(job, Haste::Urgent),
+                None if self.running < super::MOST_JOBS / 2 => match self.next_patient() {
+                    Some(index) => self.start(Job::Look(index), Haste::Patient),
                     None => return,
                 },
                 None => return,
-            };
-            self.start(job);
+            }
         }
     }
 
-    fn start(&mut self, job: Job) {
+    /// What the periodic scan looks at next, if it may.
+    fn next_patient(&mut self) -> Option<usize> {
+        // What was looked at meanwhile, or is to be at once, needs no other look.
+        while let Some(index) = self.patient.front()
+            && self.paths[*index].queued != Queued::Patiently
+        {
+            self.patient.pop_front();
+        }
+        let index = *self.patient.front()?;
+        match self.pace.take(Instant::now()) {
+            Ok(()) => {
+                self.patient.pop_front();
+                Some(index)
+            }
+            Err(until) => {
+                self.timers.set(Timer::Pace, until);
+                None
+            }
+        }
+    }
+
+    fn start(&mut self, job: Job, haste: Haste) {
         let (Job::Look(index) | Job::Heal(index, _)) = &job;
         let index = *index;
         let (Some(declared), Some(slot)) = (
@@ -146,14 +173,14 @@ impl Pipeline {
         let state = &mut self.paths[index];
         let stat = state.stat;
         if let Job::Look(_) = job {
-            state.queued = false;
+            state.queued = Queued::No;
             // A heal has come in between: the reason waits for its end.
             if state.busy.is_some() {
                 return;
             }
             state.busy = state.why.take();
         }
-        self.run(move || match job {
+        self.run(haste, move || match job {
             Job::Look(_) => Done::Look {
                 generation,
                 index,
@@ -172,7 +199,7 @@ impl Pipeline {
     }
 
     /// Compares times and sizes of everything that is not being looked at with what was last seen.
-    pub(super) fn sweep_job(&mut self) {
+    pub(super) fn sweep_job(&mut self, haste: Haste) {
         let seen: Vec<(usize, Arc<Declared>, Option<Stat>, bool)> = self
             .paths
             .iter()
@@ -185,12 +212,14 @@ impl Pipeline {
             .collect();
         let host = Arc::clone(&self.host);
         let generation = self.generation;
-        self.run(move || {
+        self.run(haste, move || {
             let start = Instant::now();
             let changed = seen
                 .into_iter()
                 .filter(|(_, declared, stat, is_relocated)| {
-                    *is_relocated || host.stat(&declared.path) != *stat
+                    *is_relocated
+                        || host.links_hold(declared).is_err()
+                        || host.stat(declared.real()) != *stat
                 })
                 .map(|(index, ..)| index)
                 .collect();
@@ -202,22 +231,30 @@ impl Pipeline {
         });
     }
 
-    pub(super) fn run(&mut self, job: impl FnOnce() -> Done + Send + 'static) {
+    pub(super) fn run(&mut self, haste: Haste, job: impl FnOnce() -> Done + Send + 'static) {
         self.running += 1;
         let done = self.done.clone();
-        tokio::task::spawn_blocking(move || {
+        let job = Box::new(move || {
             // The receiver goes only when the agent ends and waits no longer.
             if done.send(Box::new(job())).is_err() {
                 log::debug!("a job came back after the end");
             }
         });
+        let left = match (&self.quiet, haste) {
+            (Some(quiet), Haste::Patient) => quiet.run(job).err(),
+            (None, _) | (_, Haste::Urgent) => Some(job as Box<dyn FnOnce() + Send>),
+        };
+        if let Some(job) = left {
+            tokio::task::spawn_blocking(job);
+        }
     }
 }
 
 /// Paths as they were declared, for the start: what a killed heal has left beside them goes.
-pub fn remove_leftovers<'a>(host: &Host, paths: impl Iterator<Item = &'a Path>) {
-    for path in paths {
-        match heal::sweep_leftovers(host, path) {
+pub fn remove_leftovers(host: &Host, files: &[Arc<Declared>]) {
+    for declared in files {
+        let path = &declared.path;
+        match heal::sweep_leftovers(host, declared) {
             Ok(true) => log::info!(
                 "removed what an interrupted heal had left beside {}",
                 path.display()

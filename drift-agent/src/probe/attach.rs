@@ -1,19 +1,24 @@
-//! Each hook, tried: its program loaded, then attached to each of its places. What this kernel refuses is left out by itself, with the reason.
+//! Each hook, tried: its program loaded, then attached to each of its places. What this kernel refuses is left out by itself, with the reason; where something
+//! else sees the same, that takes its place.
 
-use std::path::Path;
+use std::{collections::HashMap, path::Path};
 
 use aya::{
-    Ebpf,
+    Btf, Ebpf,
     programs::{
-        ProgramError, RawTracePoint, TracePoint, raw_trace_point::RawTracePointLink,
-        trace_point::TracePointLink,
+        FEntry, FExit, ProgramError, RawTracePoint, TracePoint, fentry::FEntryLink,
+        fexit::FExitLink, raw_trace_point::RawTracePointLink, trace_point::TracePointLink,
     },
 };
+use drift_common::abi::Function;
 use log::{debug, warn};
 
 use super::{
-    hook::{HOOKS, Hook, Place},
+    Sensor,
+    btf::BtfError,
+    hook::{Hook, Place, hooks, named},
     refused::{Refused, denied, sentence},
+    support, tracefs,
 };
 
 /// What became of one hook in this kernel.
@@ -24,6 +29,8 @@ pub struct Tried {
     pub refused: Option<String>,
     /// In the hook's order; empty where the program was refused.
     pub places: Vec<(Place, Fate)>,
+    /// The programs that see in another way what this one does not.
+    pub instead: &'static [&'static str],
 }
 
 /// What became of a place.
@@ -43,15 +50,22 @@ impl Tried {
         self.places.iter().any(|(_, fate)| *fate == Fate::Attached)
     }
 
-    /// Whether it misses something that happens here.
+    /// Whether something happens here unseen.
     #[must_use]
     pub fn is_blind(&self) -> bool {
+        self.misses() && self.instead.is_empty()
+    }
+
+    /// Whether it misses something that happens here.
+    fn misses(&self) -> bool {
         self.refused.is_some()
             || self.places.iter().any(|(place, fate)| match fate {
                 Fate::Attached => false,
                 Fate::Refused(_) => true,
                 // A call that is not there cannot be made. What any other place sees happens all the same, unseen.
-                Fate::Absent => !matches!(place, Place::Tracepoint("syscalls", _)),
+                Fate::Absent => {
+                    !matches!(place, Place::Tracepoint("syscalls", _)) && !self.hook.may_be_absent
+                }
             })
     }
 }
@@ -61,6 +75,8 @@ impl Tried {
 pub(super) struct Links {
     tracepoints: Vec<TracePointLink>,
     raw: Vec<RawTracePointLink>,
+    begins: Vec<FEntryLink>,
+    ends: Vec<FExitLink>,
 }
 
 impl Drop for Links {
@@ -68,6 +84,8 @@ impl Drop for Links {
     /// share it: 1 s instead of 4.
     fn drop(&mut self) {
         self.raw.clear();
+        self.begins.clear();
+        self.ends.clear();
         std::thread::scope(|scope| {
             for link in self.tracepoints.drain(..) {
                 // Where no thread can be had the link is dropped with the closure, here.
@@ -78,105 +96,284 @@ impl Drop for Links {
     }
 }
 
-/// Tries every hook. An error: nothing can be seen here, or something that all the rest needs cannot.
-pub(super) fn attach(ebpf: &mut Ebpf, tracefs: &Path) -> Result<(Vec<Tried>, Links), Refused> {
-    let mut links = Links::default();
-    let mut all = Vec::new();
-    for hook in HOOKS {
-        let tried = match try_hook(ebpf, hook, tracefs, &mut links) {
-            Ok(places) => Tried {
-                hook,
-                refused: None,
-                places,
-            },
-            // Without the capability, or without what the others need, there is no sensor.
-            Err(refused @ Refused::NotAllowed(_)) => return Err(refused),
+/// What programs on functions are attached by.
+pub(super) struct Functions<'a> {
+    /// `None`: it cannot be read, and no function has a number.
+    pub btf: Option<&'a Btf>,
+    /// Functions whose parameters are not understood.
+    pub refused: &'a HashMap<Function, BtfError>,
+}
+
+/// Tries every hook of a sensor. An error: nothing can be seen in that way, or something that all the rest needs cannot.
+pub(super) fn attach(
+    ebpf: &mut Ebpf,
+    sensor: Sensor,
+    functions: &Functions<'_>,
+) -> Result<(Vec<Tried>, Links), Refused> {
+    let mut attaching = Attaching {
+        ebpf,
+        functions,
+        links: Links::default(),
+        all: Vec::new(),
+    };
+    match sensor {
+        Sensor::Tracepoint => tracefs::with(|tracefs| attaching.table(sensor, Some(tracefs)))?,
+        Sensor::Btf => {
+            attaching
+                .table(sensor, None)
+                .map_err(|refused| refused.on_functions(support::may_load()))?;
+            attaching.stand_in(None);
+            if attaching.all.iter().any(Tried::is_blind) {
+                let stood_in = tracefs::with(|tracefs| {
+                    attaching.stand_in(Some(tracefs));
+                    Ok(())
+                });
+                // Then it stays unseen, and that is said.
+                if let Err(refused) = stood_in {
+                    warn!("{refused}");
+                }
+            }
+        }
+    }
+    Ok((attaching.all, attaching.links))
+}
+
+struct Attaching<'a> {
+    ebpf: &'a mut Ebpf,
+    functions: &'a Functions<'a>,
+    links: Links,
+    all: Vec<Tried>,
+}
+
+impl Attaching<'_> {
+    /// Tries a sensor's hooks.
+    fn table(&mut self, sensor: Sensor, tracefs: Option<&Path>) -> Result<(), Refused> {
+        for hook in hooks(sensor) {
+            let tried = self.hook(hook, tracefs)?;
+            if hook.is_essential() && !tried.is_attached() {
+                return Err(Refused::Program {
+                    program: hook.program,
+                    reason: nowhere(&tried),
+                });
+            }
+            self.all.push(tried);
+        }
+        Ok(())
+    }
+
+    /// Tries what sees in another way what could not be attached. Tracepoints only where tracefs is at hand.
+    fn stand_in(&mut self, tracefs: Option<&Path>) {
+        // What stands in may be stood in for itself: behind the end of the list.
+        let mut index = 0;
+        while index < self.all.len() {
+            if self.all[index].is_blind() {
+                let hook = self.all[index].hook;
+                if self.all_see(hook.instead, tracefs) {
+                    self.all[index].instead = hook.instead;
+                }
+            }
+            index += 1;
+        }
+    }
+
+    /// Whether all of these programs see what they should, attached now if they are not yet.
+    fn all_see(&mut self, programs: &'static [&'static str], tracefs: Option<&Path>) -> bool {
+        let mut all_see = !programs.is_empty();
+        for program in programs {
+            if !self.all.iter().any(|tried| tried.hook.program == *program) {
+                let Some(hook) = named(program) else {
+                    all_see = false;
+                    continue;
+                };
+                if tracefs.is_none() && !hook.is_on_function() {
+                    return false;
+                }
+                match self.hook(hook, tracefs) {
+                    Ok(tried) => self.all.push(tried),
+                    Err(refused) => {
+                        warn!("{refused}: going on without it");
+                        all_see = false;
+                        continue;
+                    }
+                }
+            }
+            let position = self
+                .all
+                .iter()
+                .position(|tried| tried.hook.program == *program);
+            let Some(position) = position else {
+                return false;
+            };
+            if self.all[position].is_blind() {
+                let instead = self.all[position].hook.instead;
+                if self.all_see(instead, tracefs) {
+                    self.all[position].instead = instead;
+                } else {
+                    all_see = false;
+                }
+            }
+        }
+        all_see
+    }
+
+    /// Tries one hook. An error: without it, or without the capability that is missing, there is no sensor.
+    fn hook(&mut self, hook: &'static Hook, tracefs: Option<&Path>) -> Result<Tried, Refused> {
+        let (refused, places) = match self.places(hook, tracefs) {
+            Ok(places) => (None, places),
             Err(refused) if hook.is_essential() => return Err(refused),
+            Err(refused @ Refused::NotAllowed(_)) if !hook.is_on_function() => return Err(refused),
             Err(refused) => {
                 warn!("{refused}: going on without it");
-                Tried {
-                    hook,
-                    refused: Some(refused.to_string()),
-                    places: Vec::new(),
-                }
+                (Some(refused.to_string()), Vec::new())
             }
         };
-        if hook.is_essential() && !tried.is_attached() {
-            return Err(Refused::Program {
-                program: hook.program,
-                reason: "none of its places is in this kernel, which must be built with CONFIG_FTRACE_SYSCALLS".to_owned(),
-            });
-        }
-        all.push(tried);
-    }
-    Ok((all, links))
-}
-
-fn try_hook(
-    ebpf: &mut Ebpf,
-    hook: &'static Hook,
-    tracefs: &Path,
-    links: &mut Links,
-) -> Result<Vec<(Place, Fate)>, Refused> {
-    let wrong = |error: &ProgramError| Refused::Program {
-        program: hook.program,
-        reason: sentence(error),
-    };
-    let program = ebpf
-        .program_mut(hook.program)
-        .ok_or_else(|| Refused::Program {
-            program: hook.program,
-            reason: "it is not in this agent's object file".to_owned(),
-        })?;
-    let raw = matches!(hook.places.first(), Some(Place::Raw(_)));
-    if raw {
-        let program: &mut RawTracePoint = program.try_into().map_err(|error| wrong(&error))?;
-        program
-            .load()
-            .map_err(|error| denied(&error, hook.program))?;
-        let mut at = |name| {
-            let link = program.attach(name)?;
-            links.raw.push(program.take_link(link)?);
-            Ok(())
-        };
-        places(hook, |place| match place {
-            Place::Raw(name) => raw_fate(at(name)),
-            Place::Tracepoint(..) => Ok(Fate::Absent),
+        Ok(Tried {
+            hook,
+            refused,
+            places,
+            instead: &[],
         })
-    } else {
-        let program: &mut TracePoint = program.try_into().map_err(|error| wrong(&error))?;
-        program
-            .load()
-            .map_err(|error| denied(&error, hook.program))?;
-        let mut at = |category: &str, name: &str| {
-            let link = program.attach(category, name)?;
-            links.tracepoints.push(program.take_link(link)?);
-            Ok(())
-        };
-        places(hook, |place| match place {
-            Place::Tracepoint(category, name) => {
-                if !tracefs.join("events").join(category).join(name).exists() {
-                    return Ok(Fate::Absent);
+    }
+
+    fn places(
+        &mut self,
+        hook: &'static Hook,
+        tracefs: Option<&Path>,
+    ) -> Result<Vec<(Place, Fate)>, Refused> {
+        let mut loaded = false;
+        let mut places = Vec::with_capacity(hook.places.len());
+        for place in hook.places {
+            let fate = match *place {
+                Place::Begin(function) | Place::End(function) => {
+                    self.function(hook, *place, function)?
                 }
-                fate(at(category, name), hook.program)
-            }
-            Place::Raw(_) => Ok(Fate::Absent),
-        })
-    }
-}
-
-fn places(
-    hook: &'static Hook,
-    mut each: impl FnMut(Place) -> Result<Fate, Refused>,
-) -> Result<Vec<(Place, Fate)>, Refused> {
-    hook.places
-        .iter()
-        .map(|place| {
-            let fate = each(*place)?;
+                Place::Raw(name) => self.raw(hook, name)?,
+                Place::Tracepoint(category, name) => {
+                    let Some(tracefs) = tracefs else {
+                        return Err(Refused::Program {
+                            program: hook.program,
+                            reason: "the tracing file system is not at hand".to_owned(),
+                        });
+                    };
+                    if !loaded {
+                        self.program::<TracePoint>(hook)?
+                            .load()
+                            .map_err(|error| denied(&error, hook.program))?;
+                        loaded = true;
+                    }
+                    if tracefs.join("events").join(category).join(name).exists() {
+                        fate(self.tracepoint(hook, category, name), hook.program)?
+                    } else {
+                        Fate::Absent
+                    }
+                }
+            };
             debug!("{place}: {fate:?}");
-            Ok((*place, fate))
-        })
-        .collect()
+            places.push((*place, fate));
+        }
+        Ok(places)
+    }
+
+    /// The program of a hook, of the type it must have.
+    fn program<'p, P>(&'p mut self, hook: &Hook) -> Result<&'p mut P, Refused>
+    where
+        &'p mut P: TryFrom<&'p mut aya::programs::Program, Error = ProgramError>,
+    {
+        let program = hook.program;
+        self.ebpf
+            .program_mut(program)
+            .ok_or_else(|| Refused::Program {
+                program,
+                reason: "it is not in this agent's object file".to_owned(),
+            })?
+            .try_into()
+            .map_err(|error: ProgramError| Refused::Program {
+                program,
+                reason: sentence(&error),
+            })
+    }
+
+    fn tracepoint(&mut self, hook: &Hook, category: &str, name: &str) -> Result<(), ProgramError> {
+        // It was there, and of this type, when it was loaded.
+        let program: &mut TracePoint = self
+            .ebpf
+            .program_mut(hook.program)
+            .ok_or(ProgramError::NotLoaded)?
+            .try_into()?;
+        let link = program.attach(category, name)?;
+        self.links.tracepoints.push(program.take_link(link)?);
+        Ok(())
+    }
+
+    fn raw(&mut self, hook: &Hook, name: &str) -> Result<Fate, Refused> {
+        let program = self.program::<RawTracePoint>(hook)?;
+        program
+            .load()
+            .map_err(|error| denied(&error, hook.program))?;
+        let link = program
+            .attach(name)
+            .and_then(|link| program.take_link(link));
+        raw_fate(link.map(|link| self.links.raw.push(link)))
+    }
+
+    /// Each program is loaded for its one function.
+    fn function(
+        &mut self,
+        hook: &'static Hook,
+        place: Place,
+        function: Function,
+    ) -> Result<Fate, Refused> {
+        match self.functions.refused.get(&function) {
+            Some(BtfError::NoFunction { .. }) => return Ok(Fate::Absent),
+            Some(other) => return Ok(Fate::Refused(other.to_string())),
+            None => {}
+        }
+        let Some(btf) = self.functions.btf else {
+            return Ok(Fate::Refused(
+                "the kernel's BTF cannot be read as a whole".to_owned(),
+            ));
+        };
+        let wrong = |error: ProgramError| denied(&error, hook.program);
+        // Tracing may be switched off for this function, or there be no way to it on this processor (arm64 before 6.4).
+        let at = |error: ProgramError| Refused::Program {
+            program: hook.program,
+            reason: sentence(&error),
+        };
+        if let Place::Begin(_) = place {
+            let program = self.program::<FEntry>(hook)?;
+            program.load(function.name(), btf).map_err(wrong)?;
+            let link = program
+                .attach()
+                .and_then(|link| program.take_link(link))
+                .map_err(at)?;
+            self.links.begins.push(link);
+        } else {
+            let program = self.program::<FExit>(hook)?;
+            program.load(function.name(), btf).map_err(wrong)?;
+            let link = program
+                .attach()
+                .and_then(|link| program.take_link(link))
+                .map_err(at)?;
+            self.links.ends.push(link);
+        }
+        Ok(Fate::Attached)
+    }
+}
+
+/// Why something that all the rest needs is attached to nothing.
+fn nowhere(tried: &Tried) -> String {
+    let refused = tried.places.iter().find_map(|(place, fate)| match fate {
+        Fate::Refused(why) => Some(format!("not at {place}: {why}")),
+        Fate::Absent | Fate::Attached => None,
+    });
+    match refused {
+        Some(why) => why,
+        None if tried.hook.is_on_function() => "its function is not in this kernel".to_owned(),
+        None => {
+            "none of its places is in this kernel, which must be built with CONFIG_FTRACE_SYSCALLS"
+                .to_owned()
+        }
+    }
 }
 
 fn fate(attached: Result<(), ProgramError>, program: &'static str) -> Result<Fate, Refused> {

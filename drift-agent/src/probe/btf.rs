@@ -1,17 +1,25 @@
-//! A reader of BTF (the kernel's type information), as far as finding a member needs it.
+//! A reader of BTF (the kernel's type information), as far as finding members and parameters needs it.
 //!
-//! Pure: bytes in, offsets out. Everything that is not exactly as the format says is an error, never a guess: a wrong offset would make the kernel half
+//! Pure: bytes in, offsets and places out. Everything that is not exactly as the format says is an error, never a guess: a wrong offset would make the kernel half
 //! read the wrong memory. Format: Documentation/bpf/btf.rst, kernel 6.18. A longer header than this one is accepted, as the format promises.
+
+mod function;
+mod member;
 
 use std::collections::HashMap;
 
 use thiserror::Error;
+
+pub use function::Place;
+pub use member::Member;
 
 /// Why a type or member could not be told.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum BtfError {
     #[error("the kernel's BTF is cut off or mangled at byte {at}")]
     Mangled { at: usize },
+    #[error("this BTF is a module's and continues that of the kernel, which is needed instead")]
+    Split,
     #[error("the kernel's BTF has a type of a kind that this version does not know ({kind})")]
     UnknownKind { kind: u32 },
     #[error("the kernel's BTF has no struct `{name}`")]
@@ -31,12 +39,34 @@ pub enum BtfError {
         found: u64,
         expected: u64,
     },
+    #[error("member `{member}` of struct `{name}` reaches beyond the struct's end")]
+    Outside { name: String, member: String },
+    #[error("this kernel has no function `{name}`, or has it only as a part of others")]
+    NoFunction { name: String },
+    #[error("the kernel's BTF has {count} different functions `{name}`")]
+    AmbiguousFunction { name: String, count: usize },
+    #[error("function `{name}` of this kernel has no parameter `{parameter}`")]
+    NoParameter { name: String, parameter: String },
+    #[error("parameter `{parameter}` of function `{name}` is not {expected} in this kernel")]
+    Parameter {
+        name: String,
+        parameter: String,
+        expected: String,
+    },
+    #[error(
+        "function `{name}` of this kernel has parameters that take more places than can be read"
+    )]
+    Places { name: String },
+    #[error("function `{name}` of this kernel returns nothing that tells whether it succeeded")]
+    Returns { name: String },
 }
 
 type Result<T> = std::result::Result<T, BtfError>;
 
 #[derive(Debug)]
 struct Type {
+    /// Where its name begins among the strings.
+    name: u32,
     kind: u32,
     /// Size in bytes, or the id of the type referred to.
     size_or_type: u32,
@@ -53,15 +83,7 @@ pub struct Btf<'a> {
     type_section: &'a [u8],
     strings: &'a [u8],
     structs: HashMap<&'a [u8], Vec<u32>>,
-}
-
-/// Where a member is, from the start of the outermost struct asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Member {
-    /// Bytes.
-    pub offset: u32,
-    /// Type id.
-    id: u32,
+    functions: HashMap<&'a [u8], Vec<u32>>,
 }
 
 const INT: u32 = 1;
@@ -105,11 +127,16 @@ impl<'a> Btf<'a> {
         };
         let type_section = section(8, 12)?;
         let strings = section(16, 20)?;
+        // Of a whole BTF the first string is the empty one; a module's continues that of the kernel.
+        if strings.first().is_some_and(|first| *first != 0) {
+            return Err(BtfError::Split);
+        }
         let mut btf = Btf {
             types: Vec::new(),
             type_section,
             strings,
             structs: HashMap::new(),
+            functions: HashMap::new(),
         };
         btf.read_types()?;
         Ok(btf)
@@ -136,17 +163,23 @@ impl<'a> Btf<'a> {
                 return Err(BtfError::Mangled { at });
             }
             self.types.push(Type {
+                name,
                 kind,
                 size_or_type,
                 kind_flag: info >> 31 == 1,
                 members,
                 count,
             });
-            if kind == STRUCT {
+            let named = match kind {
+                STRUCT => Some(&mut self.structs),
+                FUNC => Some(&mut self.functions),
+                _ => None,
+            };
+            if let Some(named) = named {
                 let id = self.types.len() as u32;
-                let name = self.string(name)?;
+                let name = string(self.strings, name)?;
                 if !name.is_empty() {
-                    self.structs.entry(name).or_default().push(id);
+                    named.entry(name).or_default().push(id);
                 }
             }
             at = members + extra;
@@ -155,16 +188,7 @@ impl<'a> Btf<'a> {
     }
 
     fn string(&self, offset: u32) -> Result<&'a [u8]> {
-        let mangled = BtfError::Mangled {
-            at: offset as usize,
-        };
-        let Some(rest) = self.strings.get(offset as usize..) else {
-            return Err(mangled);
-        };
-        match rest.iter().position(|byte| *byte == 0) {
-            Some(end) => Ok(&rest[..end]),
-            None => Err(mangled),
-        }
+        string(self.strings, offset)
     }
 
     /// Ids start at 1; 0 is `void`.
@@ -176,131 +200,19 @@ impl<'a> Btf<'a> {
     }
 
     /// Follows typedefs and qualifiers.
-    fn plain(&self, mut id: u32) -> Result<&Type> {
+    fn plain(&self, id: u32) -> Result<&Type> {
+        self.plain_with_id(id).map(|(_, found)| found)
+    }
+
+    fn plain_with_id(&self, mut id: u32) -> Result<(u32, &Type)> {
         for _ in 0..MAX_CHAIN {
             let found = self.get(id)?;
             match found.kind {
                 TYPEDEF | VOLATILE | CONST | RESTRICT | TYPE_TAG => id = found.size_or_type,
-                _ => return Ok(found),
+                _ => return Ok((id, found)),
             }
         }
         Err(BtfError::Mangled { at: id as usize })
-    }
-
-    /// The member `path` ("f_path.dentry") of the only struct `name`; `size` is what it must have, in bytes.
-    pub fn member(&self, name: &str, path: &str, size: u64) -> Result<Member> {
-        let ids = self
-            .structs
-            .get(name.as_bytes())
-            .map_or(&[][..], Vec::as_slice);
-        let [id] = ids else {
-            let name = name.to_owned();
-            return Err(if ids.is_empty() {
-                BtfError::NoStruct { name }
-            } else {
-                BtfError::Ambiguous {
-                    name,
-                    count: ids.len(),
-                }
-            });
-        };
-        let mut found = Member { offset: 0, id: *id };
-        for part in path.split('.') {
-            let in_type = self.plain(found.id)?;
-            let inner = self
-                .find(in_type, part.as_bytes(), 0)
-                .map_err(|error| error.named(name, path))?
-                .ok_or_else(|| BtfError::NoMember {
-                    name: name.to_owned(),
-                    member: path.to_owned(),
-                })?;
-            found = Member {
-                offset: found.offset + inner.offset,
-                id: inner.id,
-            };
-        }
-        let found_size = self.size(found.id)?;
-        if found_size != size {
-            return Err(BtfError::Size {
-                name: name.to_owned(),
-                member: path.to_owned(),
-                found: found_size,
-                expected: size,
-            });
-        }
-        Ok(found)
-    }
-
-    /// A member by name, looking into nameless structs and unions too.
-    fn find(&self, in_type: &Type, name: &[u8], depth: usize) -> Result<Option<Member>> {
-        if !matches!(in_type.kind, STRUCT | UNION) || depth > MAX_CHAIN {
-            return Ok(None);
-        }
-        for index in 0..in_type.count {
-            let at = in_type.members + 12 * index;
-            let member_name = self.string(u32_at(self.type_section, at)?)?;
-            let id = u32_at(self.type_section, at + 4)?;
-            let position = u32_at(self.type_section, at + 8)?;
-            // With the flag, the upper eight bits are the width of a bit field and the lower ones the position in bits.
-            let (bits, width) = if in_type.kind_flag {
-                (position & 0x00ff_ffff, position >> 24)
-            } else {
-                (position, 0)
-            };
-            if member_name == name {
-                if width != 0 || bits % 8 != 0 {
-                    return Err(BtfError::BitField {
-                        name: String::new(),
-                        member: String::new(),
-                    });
-                }
-                return Ok(Some(Member {
-                    offset: bits / 8,
-                    id,
-                }));
-            }
-            if member_name.is_empty() && width == 0 {
-                let inner = self.find(self.plain(id)?, name, depth + 1)?;
-                if let Some(inner) = inner {
-                    return Ok(Some(Member {
-                        offset: bits / 8 + inner.offset,
-                        id: inner.id,
-                    }));
-                }
-            }
-        }
-        Ok(None)
-    }
-
-    /// Bytes.
-    fn size(&self, id: u32) -> Result<u64> {
-        let found = self.plain(id)?;
-        Ok(match found.kind {
-            PTR => 8,
-            INT | STRUCT | UNION | ENUM | ENUM64 | FLOAT => u64::from(found.size_or_type),
-            ARRAY => {
-                let element = u32_at(self.type_section, found.members)?;
-                let count = u32_at(self.type_section, found.members + 8)?;
-                let element = self.plain(element)?;
-                match element.kind {
-                    PTR => 8 * u64::from(count),
-                    _ => u64::from(element.size_or_type) * u64::from(count),
-                }
-            }
-            _ => 0,
-        })
-    }
-}
-
-impl BtfError {
-    fn named(self, name: &str, path: &str) -> BtfError {
-        match self {
-            BtfError::BitField { .. } => BtfError::BitField {
-                name: name.to_owned(),
-                member: path.to_owned(),
-            },
-            other => other,
-        }
     }
 }
 
@@ -312,166 +224,18 @@ fn u32_at(bytes: &[u8], at: usize) -> Result<u32> {
         .ok_or(BtfError::Mangled { at })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Builds BTF by hand: types are given as words, strings by name.
-    struct Builder {
-        types: Vec<u8>,
-        strings: Vec<u8>,
-    }
-
-    impl Builder {
-        fn new() -> Self {
-            Builder {
-                types: Vec::new(),
-                strings: vec![0],
-            }
-        }
-
-        fn name(&mut self, name: &str) -> u32 {
-            if name.is_empty() {
-                return 0;
-            }
-            let at = self.strings.len() as u32;
-            self.strings.extend_from_slice(name.as_bytes());
-            self.strings.push(0);
-            at
-        }
-
-        fn words(&mut self, words: &[u32]) {
-            for word in words {
-                self.types.extend_from_slice(&word.to_le_bytes());
-            }
-        }
-
-        fn int(&mut self, size: u32) {
-            let name = self.name("int");
-            self.words(&[name, INT << 24, size, size * 8]);
-        }
-
-        fn composite(&mut self, kind: u32, name: &str, flag: bool, members: &[(&str, u32, u32)]) {
-            let name = self.name(name);
-            let info = kind << 24 | members.len() as u32 | u32::from(flag) << 31;
-            self.words(&[name, info, 64]);
-            for (member, id, position) in members {
-                let member = self.name(member);
-                self.words(&[member, *id, *position]);
-            }
-        }
-
-        fn bytes(&self, header: u32) -> Vec<u8> {
-            let mut bytes = vec![0x9f, 0xeb, 1, 0];
-            for word in [
-                header,
-                0,
-                self.types.len() as u32,
-                self.types.len() as u32,
-                self.strings.len() as u32,
-            ] {
-                bytes.extend_from_slice(&word.to_le_bytes());
-            }
-            bytes.resize(header as usize, 0);
-            bytes.extend_from_slice(&self.types);
-            bytes.extend_from_slice(&self.strings);
-            bytes
-        }
-    }
-
-    /// 1: int of 4 bytes; 2: nameless union {inner: 1}; 3: struct outer {_: 2 at 8, plain: 1 at 16, bits: 1 wide 3}.
-    fn sample() -> Builder {
-        let mut builder = Builder::new();
-        builder.int(4);
-        builder.composite(UNION, "", false, &[("inner", 1, 0)]);
-        builder.composite(
-            STRUCT,
-            "outer",
-            true,
-            &[("", 2, 64), ("plain", 1, 128), ("bits", 1, 3 << 24 | 160)],
-        );
-        builder
-    }
-
-    #[test]
-    fn members_are_found_also_inside_nameless_unions() {
-        let bytes = sample().bytes(24);
-        let btf = Btf::parse(&bytes).unwrap();
-        assert_eq!(btf.member("outer", "plain", 4).unwrap().offset, 16);
-        assert_eq!(btf.member("outer", "inner", 4).unwrap().offset, 8);
-    }
-
-    #[test]
-    fn a_longer_header_is_accepted() {
-        let bytes = sample().bytes(40);
-        let btf = Btf::parse(&bytes).unwrap();
-        assert_eq!(btf.member("outer", "plain", 4).unwrap().offset, 16);
-    }
-
-    #[test]
-    fn what_is_not_exactly_right_is_refused_with_a_sentence() {
-        let bytes = sample().bytes(24);
-        let btf = Btf::parse(&bytes).unwrap();
-        for (path, size, expected) in [
-            (
-                "gone",
-                4,
-                "struct `outer` of this kernel has no member `gone`",
-            ),
-            (
-                "plain",
-                8,
-                "member `plain` of struct `outer` has 4 bytes in this kernel; 8 were expected",
-            ),
-            ("bits", 4, "member `bits` of struct `outer` is a bit field"),
-            (
-                "plain.deeper",
-                4,
-                "struct `outer` of this kernel has no member `plain.deeper`",
-            ),
-        ] {
-            assert_eq!(
-                btf.member("outer", path, size).unwrap_err().to_string(),
-                expected
-            );
-        }
-        assert_eq!(
-            btf.member("nobody", "x", 4).unwrap_err().to_string(),
-            "the kernel's BTF has no struct `nobody`"
-        );
-    }
-
-    #[test]
-    fn two_structs_of_one_name_are_refused() {
-        let mut builder = sample();
-        builder.composite(STRUCT, "outer", false, &[("plain", 1, 0)]);
-        let bytes = builder.bytes(24);
-        let btf = Btf::parse(&bytes).unwrap();
-        assert_eq!(
-            btf.member("outer", "plain", 4).unwrap_err(),
-            BtfError::Ambiguous {
-                name: "outer".into(),
-                count: 2
-            }
-        );
-    }
-
-    #[test]
-    fn every_cut_and_every_flipped_byte_ends_in_a_verdict() {
-        let bytes = sample().bytes(24);
-        for length in 0..bytes.len() {
-            if let Ok(btf) = Btf::parse(&bytes[..length]) {
-                let _verdict = btf.member("outer", "inner", 4);
-            }
-        }
-        for at in 0..bytes.len() {
-            for value in [0x00, 0x01, 0x7f, 0xff] {
-                let mut mangled = bytes.clone();
-                mangled[at] = value;
-                if let Ok(btf) = Btf::parse(&mangled) {
-                    let _verdict = btf.member("outer", "inner", 4);
-                }
-            }
-        }
+fn string(strings: &[u8], offset: u32) -> Result<&[u8]> {
+    let mangled = BtfError::Mangled {
+        at: offset as usize,
+    };
+    let Some(rest) = strings.get(offset as usize..) else {
+        return Err(mangled);
+    };
+    match rest.iter().position(|byte| *byte == 0) {
+        Some(end) => Ok(&rest[..end]),
+        None => Err(mangled),
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,21 +1,27 @@
 //! Load the programs, attach them, hand out the ends.
 
-use std::{fs, io};
+use std::{
+    fs, io,
+    os::fd::{AsFd as _, AsRawFd as _, RawFd},
+};
 
 use aya::{
     Ebpf, EbpfError, EbpfLoader,
     maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf},
+    programs::Program,
 };
 use drift_common::abi::Knobs;
+use log::debug;
 use zerocopy::IntoBytes;
 
 use super::{
-    attach::{Links, Tried, attach},
+    Sensor,
+    attach::{Functions, Links, Tried, attach},
     btf::Btf,
     counters::Counters,
     offsets,
     refused::{Refused, not_allowed, sentence},
-    tracefs,
+    signatures,
     watch::{Maps, Watch},
 };
 
@@ -32,6 +38,8 @@ const MOST_OBJECTS: usize = 1 << 20;
 /// How to load the kernel half.
 #[derive(Clone, Copy, Debug)]
 pub struct ProbeSettings {
+    /// The only one that will do; `None`: the best that this kernel lets run.
+    pub sensor: Option<Sensor>,
     /// Objects to have room for.
     pub objects: usize,
     /// Bytes of the ring of changes: a power of two, at least a page.
@@ -48,6 +56,9 @@ pub struct Probe {
     pub loads: RingBuf<MapData>,
     pub counters: Counters,
     pub watch: Watch,
+    pub sensor: Sensor,
+    /// Why it is not a better one.
+    pub no_better: Option<Refused>,
     /// What became of each hook.
     pub tried: Vec<Tried>,
     /// Room for objects.
@@ -70,6 +81,7 @@ impl std::fmt::Debug for Attached {
 impl std::fmt::Debug for Probe {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Probe")
+            .field("sensor", &self.sensor)
             .field("hooks", &self.hooks())
             .field("unseen", &self.unseen())
             .field("capacity", &self.capacity)
@@ -88,7 +100,9 @@ impl Probe {
             path: BTF.into(),
             source,
         })?;
-        let offsets = offsets::resolve(&Btf::parse(&bytes)?)?;
+        let btf = Btf::parse(&bytes)?;
+        let offsets = offsets::resolve(&btf)?;
+        let known = signatures::resolve(&btf);
         let knobs = Knobs {
             agent_tgid: own_tgid().map_err(|error| Refused::Load(error.to_string()))?,
         };
@@ -97,8 +111,11 @@ impl Probe {
             .clamp(1024, MOST_OBJECTS);
         let log_level: u8 = if settings.debug { 4 } else { 0 };
         let mut loader = EbpfLoader::new();
+        let whole = aya::Btf::from_sys_fs().ok();
         loader
+            .btf(whole.as_ref())
             .override_global("OFFSETS", offsets.as_bytes(), true)
+            .override_global("SIGNATURES", known.signatures.as_bytes(), true)
             .override_global("KNOBS", knobs.as_bytes(), true)
             .override_global(aya_log::LEVEL, &log_level, false)
             .map_max_entries("CHANGES", settings.ring);
@@ -113,7 +130,23 @@ impl Probe {
             loader.map_max_entries(map, capacity as u32);
         }
         let mut ebpf = loader.load(programs).map_err(|error| refusal(&error))?;
-        let (tried, links) = tracefs::with(|tracefs| attach(&mut ebpf, tracefs))?;
+        let functions = Functions {
+            btf: whole.as_ref(),
+            refused: &known.refused,
+        };
+        let mut no_better = None;
+        let (sensor, (tried, links)) = match settings.sensor {
+            Some(sensor) => (sensor, attach(&mut ebpf, sensor, &functions)?),
+            None => match attach(&mut ebpf, Sensor::Btf, &functions) {
+                Ok(attached) => (Sensor::Btf, attached),
+                Err(refused) => {
+                    debug!("sensor btf: {refused}");
+                    let attached = attach(&mut ebpf, Sensor::Tracepoint, &functions)?;
+                    no_better = Some(refused);
+                    (Sensor::Tracepoint, attached)
+                }
+            },
+        };
         if settings.debug {
             log_programs(&mut ebpf);
         }
@@ -125,6 +158,7 @@ impl Probe {
             counters: Counters::new(
                 PerCpuArray::try_from(take(&mut ebpf, "COUNTERS")?)
                     .map_err(|error| map_refusal(&error))?,
+                may_be_left_out(&ebpf),
             ),
             watch: Watch::new(Maps {
                 levels: Array::try_from(take(&mut ebpf, "LEVELS")?)
@@ -146,6 +180,8 @@ impl Probe {
                 read_armed: Array::try_from(take(&mut ebpf, "READ_ARMED")?)
                     .map_err(|error| map_refusal(&error))?,
             }),
+            sensor,
+            no_better,
             tried,
             capacity,
             attached: Attached {
@@ -186,6 +222,20 @@ impl Probe {
         drop(root);
         learned.map(|_| ()).ok_or(Refused::PidNamespace)
     }
+}
+
+/// Programs that run where another task may come in between.
+fn may_be_left_out(ebpf: &Ebpf) -> Vec<RawFd> {
+    ebpf.programs()
+        .filter(|(_, program)| {
+            matches!(
+                program,
+                Program::FEntry(_) | Program::FExit(_) | Program::RawTracePoint(_)
+            )
+        })
+        .filter_map(|(_, program)| program.fd().ok())
+        .map(|fd| fd.as_fd().as_raw_fd())
+        .collect()
 }
 
 /// The thread group's number in the initial pid namespace, as far as /proc tells it.

@@ -18,6 +18,7 @@ pub fn resolve(btf: &Btf<'_>) -> Result<Offsets, BtfError> {
         task_fs: at("task_struct", "fs", 8)?,
         task_group_leader: at("task_struct", "group_leader", 8)?,
         task_start_boottime: at("task_struct", "start_boottime", 8)?,
+        task_flags: at("task_struct", "flags", 4)?,
         files_fdt: at("files_struct", "fdt", 8)?,
         fdtable_max_fds: at("fdtable", "max_fds", 4)?,
         fdtable_fd: at("fdtable", "fd", 8)?,
@@ -35,7 +36,7 @@ pub fn resolve(btf: &Btf<'_>) -> Result<Offsets, BtfError> {
         inode_generation: at("inode", "i_generation", 4)?,
         inode_writecount: at("inode", "i_writecount", 4)?,
         super_dev: at("super_block", "s_dev", 4)?,
-        _reserved: 0,
+        iattr_valid: at("iattr", "ia_valid", 4)?,
     })
 }
 

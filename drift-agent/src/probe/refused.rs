@@ -34,6 +34,8 @@ pub enum Refused {
         program: &'static str,
         reason: String,
     },
+    #[error("no program can be attached to this kernel's functions: {0}")]
+    NoFunctions(String),
     #[error("the kernel programs could not be loaded: {0}")]
     Load(String),
     #[error(
@@ -57,10 +59,32 @@ impl Refused {
             Refused::Btf(_) => "unknown-kernel",
             Refused::NoTracefs(_) => "no-tracefs",
             Refused::Program { .. } => "program-refused",
+            Refused::NoFunctions(_) => "no-functions",
             Refused::Load(_) => "load-failed",
             Refused::PidNamespace => "pid-namespace",
             Refused::TooMany(..) => "too-many-objects",
         }
+    }
+}
+
+/// ENOTSUPP, which no C library knows.
+const NOT_SUPPORTED: i32 = 524;
+
+impl Refused {
+    /// Of a program that all others on functions need.
+    pub(super) fn on_functions(self, has_capabilities: bool) -> Refused {
+        Refused::NoFunctions(match self {
+            Refused::NotAllowed(error) if has_capabilities => format!(
+                "{error}, although this process has the capabilities; a policy of this machine forbids it (a seccomp filter, a security module)"
+            ),
+            Refused::NotAllowed(error) => {
+                format!("{error}: run as root, or with the capabilities CAP_BPF, CAP_PERFMON and CAP_SYS_ADMIN")
+            }
+            Refused::Program { reason, .. } if reason.contains(&format!("os error {NOT_SUPPORTED}")) => {
+                "it has no way to call them there on this processor (arm64 has one since 6.4, on x86_64 it takes CONFIG_FUNCTION_TRACER)".to_owned()
+            }
+            other => other.to_string(),
+        })
     }
 }
 

@@ -88,6 +88,17 @@ impl Machine {
     }
 }
 
+/// Whether this process has the capabilities that loading programs takes, as far as its status tells.
+pub(super) fn may_load() -> bool {
+    let missing = fs::read_to_string("/proc/self/status")
+        .ok()
+        .and_then(|status| missing(&status));
+    missing.is_some_and(|missing| {
+        !missing.contains(&"CAP_SYS_ADMIN")
+            || !missing.contains(&"CAP_BPF") && !missing.contains(&"CAP_PERFMON")
+    })
+}
+
 fn security(name: &str, read: impl Fn(&str) -> Option<String>) -> Stated {
     let path = format!("{SECURITY}/{name}");
     match fs::read_to_string(&path) {

@@ -131,7 +131,7 @@ impl Reason {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SensorStatus {
-    /// `tracepoint` or `scan`.
+    /// `btf`, `tracepoint` or `scan`.
     pub name: String,
     pub hooks_attached: usize,
     pub hooks: usize,

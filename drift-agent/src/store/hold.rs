@@ -151,6 +151,18 @@ pub(super) fn read(folder: &Folder, notes: &mut Vec<String>) -> Result<Holding, 
     Ok(Holding::default())
 }
 
+/// What the state folder of an agent says is held. Changes nothing: what is no such file holds nothing, as at the start of an agent.
+pub(super) fn peek(folder: &Folder) -> Result<Holding, StoreError> {
+    match folder.read(NAME, MOST) {
+        Ok(bytes) => {
+            let holding = bytes.and_then(|bytes| sealed::open(MAGIC, &bytes).ok());
+            Ok(holding.unwrap_or_default())
+        }
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => Ok(Holding::default()),
+        Err(source) => Err(StoreError::Peek { source }),
+    }
+}
+
 impl Store {
     /// What is held, and what has failed.
     pub fn holding(&self) -> Holding {

@@ -1,26 +1,21 @@
 //! What has to be written for a change of versions.
 
 use std::{
-    collections::{BTreeSet, HashMap},
+    collections::{BTreeSet, HashMap, HashSet},
+    ffi::OsStr,
     path::{Path, PathBuf},
     sync::Arc,
-    thread,
-    time::Duration,
 };
 
 use super::SwitchError;
 use crate::{
     compare::{self, Drift},
-    declare::{Declared, Mode, OnRemove, Snapshot, Target},
-    heal::{self, Action, HealError, Impossible, Source, Step},
-    observe::{Host, Observed, observe},
+    declare::{Declared, Mode, OnRemove, Snapshot, Target, places},
+    heal::{self, Action, HealError, Source, Step},
+    observe::{Host, Observed, observe_at_rest},
     report::FileType,
     store::Moved,
 };
-
-/// Looks at a file that somebody is writing, and the time between them.
-const LOOKS: usize = 5;
-const PAUSE: Duration = Duration::from_millis(20);
 
 /// See [`super::steps`]. In the order in which they take place: what is in the way of something goes first, then what is needed comes before what
 /// needs it, and what nobody declares any more goes last.
@@ -37,15 +32,18 @@ pub(super) fn steps(
         .zip(&new.terms)
         .map(|(policy, terms)| (policy.name.as_str(), terms.rank))
         .collect();
+    let heals = |declared: &&Arc<Declared>| {
+        moved.contains(declared.policy.name.as_str()) && declared.on_drift == Mode::Heal
+    };
+    let links = new.files.iter().filter(heals);
+    let links: HashMap<&Path, &OsStr> = links.filter_map(|declared| link(declared)).collect();
     let mut puts: Vec<(usize, Step)> = Vec::new();
     let mut removals: Vec<PathBuf> = Vec::new();
-    for declared in &new.files {
+    for declared in new.files.iter().filter(heals) {
         let name = declared.policy.name.as_str();
-        if !moved.contains(name) || declared.on_drift != Mode::Heal {
-            continue;
-        }
         let rank = ranks.get(name).copied().unwrap_or(0);
-        for step in of(host, declared)? {
+        let straight = straight(host, declared, &links);
+        for step in of(host, &straight).map_err(|error| error.at(&declared.path))? {
             match step {
                 Step::Remove(path) => removals.push(path),
                 step => puts.push((rank, step)),
@@ -56,7 +54,10 @@ pub(super) fn steps(
     // What is beneath a directory goes before it.
     removals.sort_by(|a, b| b.cmp(a));
     removals.dedup();
-    puts.sort_by(|(a, one), (b, other)| (a, one.path()).cmp(&(b, other.path())));
+    // Who goes through a link finds what it leads to.
+    let ways = new.files.iter().flat_map(|declared| declared.links());
+    let ways: HashSet<&Path> = ways.map(|link| link.path.as_path()).collect();
+    puts.sort_by_key(|(rank, step)| (*rank, ways.contains(step.path()), step.path().to_owned()));
     let makes_way = |path: &Path| {
         let mut puts = puts.iter();
         puts.any(|(_, step)| path != step.path() && path.starts_with(step.path()))
@@ -70,9 +71,35 @@ pub(super) fn steps(
         .collect())
 }
 
+/// A declared link, and what it holds.
+fn link(declared: &Declared) -> Option<(&Path, &OsStr)> {
+    match &declared.target {
+        Target::Symlink(target) => Some((declared.real(), target)),
+        Target::File(_) | Target::Absent | Target::Directory(_) => None,
+    }
+}
+
+/// The path where it really is, if each link on its way holds what it must: now, or when this change, which puts `links`, has happened.
+fn straight(
+    host: &Host,
+    declared: &Arc<Declared>,
+    links: &HashMap<&Path, &OsStr>,
+) -> Arc<Declared> {
+    let mut ways = declared.links().iter();
+    let holds = ways.all(|link| {
+        links.get(&*link.path) == Some(&&*link.target) || host.link_holds(link, declared).is_ok()
+    });
+    if holds {
+        Declared::straight(declared)
+    } else {
+        Arc::clone(declared)
+    }
+}
+
 /// What makes one path as declared; nothing, where it is.
 fn of(host: &Host, declared: &Arc<Declared>) -> Result<Vec<Step>, SwitchError> {
-    let (observed, drifts) = look(host, declared);
+    let observed = observe_at_rest(host, declared);
+    let drifts = healable(declared, &observed);
     if drifts.is_empty() {
         return Ok(Vec::new());
     }
@@ -153,21 +180,6 @@ fn goes_as_a_whole(target: &Target) -> bool {
     }
 }
 
-fn look(host: &Host, declared: &Declared) -> (Observed, Vec<Drift>) {
-    let mut looks = LOOKS;
-    loop {
-        let observed = observe(host, declared, None, &mut |_| {});
-        let drifts = healable(declared, &observed);
-        looks -= 1;
-        let is_unstable =
-            heal::plan(declared, &drifts, &observed.found) == Err(Impossible::Unstable);
-        if looks == 0 || !is_unstable {
-            return (observed, drifts);
-        }
-        thread::sleep(PAUSE);
-    }
-}
-
 /// Paths that nobody declares any more, of policies that say that such ones go.
 fn dropped(old: &Snapshot, new: &Snapshot, moved: &BTreeSet<&str>) -> Vec<PathBuf> {
     let goes = |declared: &Declared| {
@@ -180,23 +192,16 @@ fn dropped(old: &Snapshot, new: &Snapshot, moved: &BTreeSet<&str>) -> Vec<PathBu
             && goes_as_a_whole(&declared.target)
             && declared.on_drift == Mode::Heal
     };
-    let declares = |path: &Path| {
-        let find = new
-            .files
-            .binary_search_by(|declared| declared.path.as_path().cmp(path));
-        match find {
-            Ok(_) => true,
-            // A directory in which something is declared.
-            Err(at) => new
-                .files
-                .get(at)
-                .is_some_and(|next| next.path.starts_with(path)),
-        }
+    let places = places(&new.files);
+    let declares = |path: &Path| match places.binary_search(&path) {
+        Ok(_) => true,
+        // A directory in which something is declared.
+        Err(at) => places.get(at).is_some_and(|next| next.starts_with(path)),
     };
     let mut gone = Vec::new();
     for declared in old.files.iter().filter(|declared| goes(declared)) {
-        if !declares(&declared.path) {
-            gone.push(declared.path.clone());
+        if !declares(declared.real()) {
+            gone.push(declared.real().to_owned());
         }
     }
     gone

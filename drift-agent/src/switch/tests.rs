@@ -364,3 +364,80 @@ fn a_file_of_which_only_keys_were_managed_stays_where_all_else_goes() {
     let text = fs::read_to_string(&path).unwrap();
     assert_eq!(text, "{\"theirs\": 7, \"a\": 1}");
 }
+
+/// Two versions of a file that is reached through a link, which the policy moves on from one release to the next: what is there, and what each says.
+fn released(place: &Place, active: &str, spec: &str) {
+    let tree = place.at("").display().to_string();
+    let tree = tree.trim_end_matches('/');
+    let head = "---\napiVersion: configdrift.io/v1alpha1\nkind:";
+    let mut text = format!(
+        "{head} Policy\nmetadata: {{name: released}}\nspec: {{activeVersion: {active}, {spec}}}\n"
+    );
+    for major in 1..=2 {
+        text += &format!(
+            "{head} PolicyVersion\nmetadata: {{name: released-{major}}}\nspec:\n  policy: released\n  version: {major}.0.0\n  files:\n    - path: {tree}/current/app.conf\n      through: [{{path: {tree}/current, target: releases/{major}}}]\n      content: {{inline: 'release {major}'}}\n  symlinks: [{{path: {tree}/current, target: releases/{major}}}]\n"
+        );
+    }
+    fs::write(place.folder().join("released.yaml"), text).unwrap();
+}
+
+#[test]
+fn a_link_moves_on_with_what_is_reached_through_it_and_back() {
+    for (spec, stays) in [(HEAL, true), ("mode: heal, onRemove: remove", false)] {
+        let place = Place::new();
+        let at = |name: &str| place.at(name);
+        fs::create_dir_all(at("releases/1")).unwrap();
+        std::os::unix::fs::symlink("releases/1", at("current")).unwrap();
+        fs::write(at("releases/1/app.conf"), "release 1").unwrap();
+        released(&place, "1.0.0", spec);
+        place.keep(&place.look());
+        let ask = |wish: Wish| place.ask("released", wish);
+        let to = |major: u32, written: usize, switched: Switched| {
+            assert_eq!(switched.written, written, "{switched:?}");
+            assert!(switched.amiss.is_empty(), "{switched:?}");
+            let target = fs::read_link(at("current")).unwrap();
+            assert_eq!(target, Path::new(&format!("releases/{major}")));
+            let text = fs::read_to_string(at("current/app.conf")).unwrap();
+            assert_eq!(text, format!("release {major}"));
+            assert!(place.store.journal().unwrap().is_none());
+        };
+        // The file, the link, and the file of the version before where that goes.
+        let written = if stays { 2 } else { 3 };
+        to(2, written, ask(Wish::Activate("2.0.0".into())).unwrap());
+        assert_eq!(at("releases/1/app.conf").exists(), stays);
+        let written = if stays { 1 } else { 3 };
+        to(1, written, ask(Wish::Back).unwrap());
+        assert_eq!(at("releases/2/app.conf").exists(), stays);
+    }
+}
+
+#[test]
+fn a_version_does_not_come_through_a_link_that_holds_something_else() {
+    let place = Place::new();
+    let at = |name: &str| place.at(name);
+    fs::create_dir_all(at("releases/1")).unwrap();
+    fs::create_dir_all(at("trap")).unwrap();
+    std::os::unix::fs::symlink("releases/1", at("current")).unwrap();
+    fs::write(at("releases/1/app.conf"), "release 1").unwrap();
+    released(&place, "1.0.0", HEAL);
+    // The link is declared by nobody but those who go through it.
+    let path = place.folder().join("released.yaml");
+    let text = fs::read_to_string(&path).unwrap();
+    let lines = text.lines().filter(|line| !line.starts_with("  symlinks"));
+    let text: String = lines.map(|line| line.to_owned() + "\n").collect();
+    fs::write(&path, text.replace("releases/2", "releases/1")).unwrap();
+    place.keep(&place.look());
+    fs::remove_file(at("current")).unwrap();
+    std::os::unix::fs::symlink("trap", at("current")).unwrap();
+    let activate = || place.ask("released", Wish::Activate("2.0.0".into()));
+    let error = activate().unwrap_err();
+    assert_eq!(error.reason(), "relocated");
+    assert!(error.to_string().contains("/current/app.conf"), "{error}");
+    assert_eq!(fs::read_dir(at("trap")).unwrap().count(), 0);
+    let text = || fs::read_to_string(at("releases/1/app.conf")).unwrap();
+    assert_eq!(text(), "release 1");
+    fs::remove_file(at("current")).unwrap();
+    std::os::unix::fs::symlink("releases/1", at("current")).unwrap();
+    assert_eq!(activate().unwrap().written, 1);
+    assert_eq!(text(), "release 2");
+}

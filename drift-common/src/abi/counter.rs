@@ -16,16 +16,22 @@ pub enum Counter {
     CallsFull = 4,
     /// The table of readers was full: a read of a watched file may go untold.
     ReadersFull = 5,
+    /// A program was interrupted by another one that used the same memory of this processor: a sweep is asked for.
+    Interrupted = 6,
+    /// The kernel left a program out, for it was running on that processor already: counted by the kernel, not here. A sweep is asked for.
+    Missed = 7,
 }
 
 impl Counter {
-    pub const ALL: [Counter; 6] = [
+    pub const ALL: [Counter; 8] = [
         Counter::Sent,
         Counter::RingFull,
         Counter::KernelRead,
         Counter::UserRead,
         Counter::CallsFull,
         Counter::ReadersFull,
+        Counter::Interrupted,
+        Counter::Missed,
     ];
 
     /// The counter's name in logs, metrics and documents.
@@ -38,6 +44,8 @@ impl Counter {
             Counter::UserRead => "user_read",
             Counter::CallsFull => "calls_full",
             Counter::ReadersFull => "readers_full",
+            Counter::Interrupted => "interrupted",
+            Counter::Missed => "missed",
         }
     }
 
@@ -50,7 +58,9 @@ impl Counter {
             | Counter::KernelRead
             | Counter::UserRead
             | Counter::CallsFull
-            | Counter::ReadersFull => true,
+            | Counter::ReadersFull
+            | Counter::Interrupted
+            | Counter::Missed => true,
         }
     }
 }

@@ -18,6 +18,7 @@ pub struct Offsets {
     pub task_group_leader: u32,
     /// `task_struct.start_boottime`: nanoseconds since boot.
     pub task_start_boottime: u32,
+    pub task_flags: u32,
     pub files_fdt: u32,
     pub fdtable_max_fds: u32,
     pub fdtable_fd: u32,
@@ -40,7 +41,8 @@ pub struct Offsets {
     pub inode_generation: u32,
     pub inode_writecount: u32,
     pub super_dev: u32,
-    pub _reserved: u32,
+    /// `iattr.ia_valid`: which attributes a change is about.
+    pub iattr_valid: u32,
 }
 
-const _: () = assert!(size_of::<Offsets>() == 22 * 4);
+const _: () = assert!(size_of::<Offsets>() == 23 * 4);

@@ -1,5 +1,7 @@
 //! What is said of a drift, and how much it takes to be one.
 
+use std::borrow::Cow;
+
 /// How much a drift of a path matters: what is said of it has this severity.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Severity {
@@ -62,15 +64,15 @@ impl Redact {
     }
 }
 
-/// Whether one line end at the end of a file, there or not, is a difference.
+/// Whether something is a difference that most readers of a file do not see.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum FinalNewline {
+pub enum Heed {
     #[default]
     Exact,
     Ignore,
 }
 
-impl FinalNewline {
+impl Heed {
     /// Each with the word for it.
     pub const ALL: [(&'static str, Self); 2] = [("exact", Self::Exact), ("ignore", Self::Ignore)];
 
@@ -105,6 +107,21 @@ impl HardLinks {
             Self::Allow => "allow",
         }
     }
+}
+
+/// `content` with `\n` for each `\r\n`.
+#[must_use]
+pub fn with_unix_line_ends(content: &[u8]) -> Cow<'_, [u8]> {
+    if !content.contains(&b'\r') {
+        return Cow::Borrowed(content);
+    }
+    let mut unix = Vec::with_capacity(content.len());
+    for (at, byte) in content.iter().enumerate() {
+        if *byte != b'\r' || content.get(at + 1) != Some(&b'\n') {
+            unix.push(*byte);
+        }
+    }
+    Cow::Owned(unix)
 }
 
 /// `content` without one line end (`\n` or `\r\n`) at its end.

@@ -9,6 +9,7 @@ mod requirement;
 mod rollout;
 mod scalar;
 mod target;
+mod through;
 mod version;
 
 pub use scalar::is_name;

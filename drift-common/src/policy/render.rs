@@ -14,8 +14,8 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    Compare, Content, Document, FileSpec, FinalNewline, Guard, HardLinks, Policy, PolicyVersion,
-    Principal, Redact, Severity, parse::API_VERSION, tree,
+    Compare, Content, Document, FileSpec, Guard, HardLinks, Heed, Policy, PolicyVersion, Principal,
+    Redact, Severity, parse::API_VERSION, tree,
 };
 use crate::escape;
 
@@ -143,6 +143,7 @@ fn lines(
 fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
     let FileSpec {
         path,
+        through,
         content,
         mode,
         owner,
@@ -153,6 +154,7 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
         redact,
         max_size,
         final_newline,
+        line_endings,
         hard_links,
         compare,
         after_heal,
@@ -164,6 +166,9 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
             "    - pathBytes: {}",
             scalar(&STANDARD.encode(path.value.as_os_str().as_bytes()))
         )?,
+    }
+    if let Some(links) = through {
+        writeln!(f, "      through: {}", flow::through(links))?;
     }
     writeln!(f, "      content:")?;
     match &content.value {
@@ -201,8 +206,11 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
     if let Some(bytes) = max_size {
         writeln!(f, "      maxSize: {}", bytes.value)?;
     }
-    if *final_newline != FinalNewline::default() {
+    if *final_newline != Heed::default() {
         writeln!(f, "      finalNewline: {}", final_newline.name())?;
+    }
+    if *line_endings != Heed::default() {
+        writeln!(f, "      lineEndings: {}", line_endings.name())?;
     }
     if *hard_links != HardLinks::default() {
         writeln!(f, "      hardLinks: {}", hard_links.name())?;

@@ -7,7 +7,7 @@ mod value;
 use super::{
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
-    expect::{FinalNewline, HardLinks, Redact, Severity},
+    expect::{HardLinks, Heed, Redact, Severity},
     guard::{MassDrift, Mode, OnRemove},
     reload::Signal,
     rollout::WHOLE,
@@ -236,6 +236,12 @@ const PATH_BYTES: Field = may(
     Value::Text(BASE64, 8192),
     "Instead of path, its base64: where it is not UTF-8.",
 );
+static A_LINK: Value = Value::Map(&LINK);
+const THROUGH: Field = may(
+    "through",
+    Value::List(&A_LINK, 1, 16),
+    "Links that the way to it may go through. No other may.",
+);
 const ONE_PATH: &[&str] = &["path", "pathBytes"];
 const FILE_MODE: Field = may(
     "mode",
@@ -286,6 +292,7 @@ pub(crate) static FILE: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
+        THROUGH,
         must("content", Value::Map(&CONTENT), "What the file must hold."),
         FILE_MODE,
         OWNER,
@@ -313,8 +320,13 @@ pub(crate) static FILE: Shape = Shape {
         ),
         may(
             "finalNewline",
-            words!(FinalNewline),
+            words!(Heed),
             "Whether one line end more or less at the end is a difference.",
+        ),
+        may(
+            "lineEndings",
+            words!(Heed),
+            "Whether `\\r\\n` against `\\n` is a difference.",
         ),
         may(
             "hardLinks",
@@ -341,6 +353,7 @@ pub(crate) static SYMLINK: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
+        THROUGH,
         must(
             "target",
             Value::Text("^.+$", MOST_PATH),
@@ -352,6 +365,21 @@ pub(crate) static SYMLINK: Shape = Shape {
         SELINUX,
         ON_DRIFT,
         SEVERITY,
+    ],
+    one_of: &[ONE_PATH],
+    rules: &[],
+};
+
+pub(crate) static LINK: Shape = Shape {
+    what: "a mapping with path and target",
+    fields: &[
+        PATH,
+        PATH_BYTES,
+        must(
+            "target",
+            Value::Text("^.+$", MOST_PATH),
+            "Exactly what the link holds.",
+        ),
     ],
     one_of: &[ONE_PATH],
     rules: &[],
@@ -373,7 +401,7 @@ pub(crate) static XATTR: Shape = Shape {
 
 pub(crate) static NOTHING: Shape = Shape {
     what: "a mapping with path",
-    fields: &[PATH, PATH_BYTES, ON_DRIFT, SEVERITY],
+    fields: &[PATH, PATH_BYTES, THROUGH, ON_DRIFT, SEVERITY],
     one_of: &[ONE_PATH],
     rules: &[],
 };
@@ -385,6 +413,7 @@ pub(crate) static DIRECTORY: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
+        THROUGH,
         FILE_MODE,
         OWNER,
         GROUP,

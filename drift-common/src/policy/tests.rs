@@ -14,6 +14,7 @@ mod rollout;
 mod sound;
 mod syntax;
 mod targets;
+mod through;
 mod values;
 
 use std::{path::Path, sync::Arc};

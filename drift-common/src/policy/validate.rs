@@ -8,7 +8,7 @@ use std::{
 use semver::Version;
 
 use super::{
-    Document, Policy, PolicyVersion, Problem, Problems, Spanned, closure,
+    Document, Policy, PolicyVersion, Problem, Problems, Spanned, Through, closure,
     rollout::{Rollout, exclude},
     source::Place,
     suggest, unsupported,
@@ -54,7 +54,8 @@ pub type Holds = BTreeMap<String, Hold>;
 /// * a policy, a document or a version that is declared twice (versions that differ in nothing but build metadata are the same);
 /// * a version of no policy, an active version that is not there;
 /// * a path declared twice by a version, or by the active versions of two policies;
-/// * a path declared beneath another one, which is no directory;
+/// * a path declared beneath another one, which is no directory, and two ways through one link that holds different things (paths are compared by
+///   where they really are);
 /// * active versions that do not fit together: see `dependencies`;
 /// * what the agent does not act on yet.
 ///
@@ -280,66 +281,78 @@ fn shares(policy: &Policy, versions: &[PolicyVersion], problems: &mut Problems) 
     }
 }
 
-/// A path that someone declares.
+/// A path that someone declares, or a link that the way to one goes through.
 struct Claim<'v> {
+    /// Where it really is.
     path: &'v Path,
+    /// As it is declared.
+    declared: &'v Path,
     at: &'v Place,
     /// The number of the policy.
     owner: usize,
-    kind: Kind,
+    kind: Kind<'v>,
 }
 
 /// What is declared at a path.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+enum Kind<'v> {
     File,
-    Symlink,
+    /// Holds this.
+    Symlink(&'v Path),
     Absent,
     Directory,
+    /// A link on the way to another path, which must hold this.
+    Way(&'v Path),
 }
 
-impl Kind {
+impl Kind<'_> {
     const fn phrase(self) -> &'static str {
         match self {
             Self::File => "a file",
-            Self::Symlink => "a symbolic link",
+            Self::Symlink(_) => "a symbolic link",
             Self::Absent => "absent",
             Self::Directory => "a directory",
+            Self::Way(_) => "a link on the way to another path",
         }
     }
 }
 
 fn claims(owner: usize, version: &PolicyVersion) -> Vec<Claim<'_>> {
-    let files = version
-        .files
-        .iter()
-        .map(|file| claimed(&file.path, Kind::File));
-    let links = version
-        .symlinks
-        .iter()
-        .map(|link| claimed(&link.path, Kind::Symlink));
-    let absent = version
-        .absent
-        .iter()
-        .map(|absent| claimed(&absent.path, Kind::Absent));
-    let directories = version.directories.iter();
-    let directories = directories.map(|directory| claimed(&directory.path, Kind::Directory));
-    files
-        .chain(links)
-        .chain(absent)
-        .chain(directories)
-        .map(|(Spanned { value, at }, kind)| Claim {
-            path: value,
-            at,
-            owner,
-            kind,
-        })
-        .collect()
+    let mut claims = Vec::new();
+    let mut add = |path, through, kind| claims.extend(claimed(owner, path, through, kind));
+    for file in &version.files {
+        add(&file.path, &file.through, Kind::File);
+    }
+    for link in &version.symlinks {
+        add(&link.path, &link.through, Kind::Symlink(&link.target));
+    }
+    for absent in &version.absent {
+        add(&absent.path, &absent.through, Kind::Absent);
+    }
+    for directory in &version.directories {
+        add(&directory.path, &directory.through, Kind::Directory);
+    }
+    claims
 }
 
-/// A path, and what is declared there.
-fn claimed(path: &Spanned<PathBuf>, kind: Kind) -> (&Spanned<PathBuf>, Kind) {
-    (path, kind)
+/// A path, with the links on its way.
+fn claimed<'v>(
+    owner: usize,
+    declared: &'v Spanned<PathBuf>,
+    through: &'v Option<Through>,
+    kind: Kind<'v>,
+) -> impl Iterator<Item = Claim<'v>> {
+    let claim = move |path, Spanned { value, at }: &'v Spanned<PathBuf>, kind| Claim {
+        path,
+        declared: value,
+        at,
+        owner,
+        kind,
+    };
+    let real = through.as_ref().map_or(&*declared.value, Through::real);
+    let links = through.iter().flat_map(Through::links);
+    let links = links.map(move |link| claim(&link.path.value, &link.path, Kind::Way(&link.target)));
+    std::iter::once(claim(real, declared, kind)).chain(links)
 }
 
 /// Says what `problem` makes of each path that is declared before, or beneath one that is.
@@ -349,7 +362,10 @@ fn conflicts<'v>(
     problem: impl Fn(&Claim<'v>, &Claim<'v>) -> Option<Problem>,
 ) {
     // By components: a path comes right before what is beneath it.
-    claims.sort_by(|a, b| (a.path, a.at.order()).cmp(&(b.path, b.at.order())));
+    // What is declared at a link comes before the ways through it.
+    let is_way = |claim: &Claim<'_>| matches!(claim.kind, Kind::Way(_));
+    claims
+        .sort_by(|a, b| (a.path, is_way(a), a.at.order()).cmp(&(b.path, is_way(b), b.at.order())));
     let mut above: Vec<&Claim<'_>> = Vec::new();
     for claim in &claims {
         while above
@@ -369,9 +385,11 @@ fn conflicts<'v>(
 }
 
 fn same_version(version: &PolicyVersion, claim: &Claim<'_>, first: &Claim<'_>) -> Option<Problem> {
-    let shown = escape::path_name(claim.path);
     if claim.path != first.path {
         return beneath(claim, first);
+    }
+    if let Kind::Way(target) = claim.kind {
+        return other_link(claim, target, first);
     }
     let of = format!(
         "{} {}",
@@ -379,7 +397,7 @@ fn same_version(version: &PolicyVersion, claim: &Claim<'_>, first: &Claim<'_>) -
         version.version.value
     );
     Some(twice(
-        format!("{shown} is declared twice by {of}"),
+        format!("{} declared twice by {of}", same_path(claim, first)),
         claim.at,
         first.at,
     ))
@@ -394,18 +412,51 @@ fn two_policies(
     if claim.path != first.path {
         return beneath(claim, first);
     }
+    if let Kind::Way(target) = claim.kind {
+        return other_link(claim, target, first);
+    }
     let of = |lineage: &Lineage| {
         let Spanned { value: name, .. } = &lineage.policy.name;
         format!("{} {}", escape::name(name), lineage.active().version.value)
     };
     let message = format!(
-        "{} is declared by two policies, {} and {}",
-        escape::path_name(claim.path),
+        "{} declared by two policies, {} and {}",
+        same_path(claim, first),
         of(other),
         of(lineage)
     );
     let help = "only one policy can have a path: remove it from the other";
     Some(twice(message, claim.at, first.at).help(help))
+}
+
+/// The one path that both are, as the subject of a sentence.
+fn same_path(claim: &Claim<'_>, first: &Claim<'_>) -> String {
+    let shown = escape::path_name(claim.declared);
+    if claim.declared == first.declared {
+        return format!("{shown} is");
+    }
+    let other = escape::path_name(first.declared);
+    format!("{shown} and {other} are one path, which is")
+}
+
+/// A link on the way to a path can be declared itself, and holds one thing.
+fn other_link(claim: &Claim<'_>, target: &Path, first: &Claim<'_>) -> Option<Problem> {
+    let shown = escape::path_name(claim.path);
+    let message = match first.kind {
+        // As texts: paths are the same with and without a closing slash.
+        Kind::Symlink(other) | Kind::Way(other) if other.as_os_str() == target.as_os_str() => {
+            return None;
+        }
+        Kind::Symlink(other) | Kind::Way(other) => {
+            let (target, other) = (escape::path_name(target), escape::path_name(other));
+            format!("{shown} cannot hold {target}: it is declared to hold {other}")
+        }
+        Kind::File | Kind::Absent | Kind::Directory => {
+            let what = first.kind.phrase();
+            format!("{shown} cannot be a link: it is declared as {what}")
+        }
+    };
+    Some(twice(message, claim.at, first.at))
 }
 
 /// Only in a directory can something else be.
@@ -414,11 +465,21 @@ fn beneath(claim: &Claim<'_>, above: &Claim<'_>) -> Option<Problem> {
         return None;
     }
     let what = above.kind.phrase();
+    let is = match above.kind {
+        Kind::Way(_) => "is",
+        _ => "is declared as",
+    };
     let message = format!(
-        "{} cannot be beneath {}, which is declared as {what}",
-        escape::path_name(claim.path),
-        escape::path_name(above.path)
+        "{} cannot be beneath {}, which {is} {what}",
+        escape::path_name(claim.declared),
+        escape::path_name(above.declared)
     );
-    let help = format!("declared as {what} at {}", above.at.position());
+    let at = above.at.position();
+    let help = match above.kind {
+        Kind::Way(_) => {
+            format!("name it in `through`, as at {at}, or declare the path that it leads to")
+        }
+        _ => format!("declared as {what} at {at}"),
+    };
     Some(claim.at.problem(message).help(help))
 }

@@ -8,12 +8,13 @@ use super::{
     attribute::Attributes,
     compare::Compare,
     content::Content,
-    expect::{FinalNewline, HardLinks, Redact, Severity},
+    expect::{HardLinks, Heed, Redact, Severity},
     globs::Globs,
     guard::Mode,
     reload::AfterHeal,
     requirement::{Dependency, Environment},
     source::Spanned,
+    through::Through,
 };
 
 /// A declared snapshot of a policy.
@@ -40,6 +41,8 @@ pub struct PolicyVersion {
 pub struct FileSpec {
     /// Absolute, without `.`, `..`, empty components or a closing `/`. Any bytes but NUL.
     pub path: Spanned<PathBuf>,
+    /// `None`: no link may be on its way.
+    pub through: Option<Through>,
     pub content: Spanned<Content>,
     /// Permission bits with setuid, setgid and sticky (07777). `None`: left alone.
     pub mode: Option<u32>,
@@ -54,7 +57,10 @@ pub struct FileSpec {
     pub redact: Redact,
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: Option<Spanned<u64>>,
-    pub final_newline: FinalNewline,
+    /// One line end more or less at the end.
+    pub final_newline: Heed,
+    /// `\r\n` against `\n`.
+    pub line_endings: Heed,
     pub hard_links: HardLinks,
     pub compare: Spanned<Compare>,
     pub after_heal: Vec<Spanned<AfterHeal>>,
@@ -64,6 +70,8 @@ pub struct FileSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymlinkSpec {
     pub path: Spanned<PathBuf>,
+    /// `None`: no link may be on its way.
+    pub through: Option<Through>,
     /// Exactly what the link holds. Nothing is said of what is there.
     pub target: PathBuf,
     /// `None`: left alone.
@@ -80,6 +88,8 @@ pub struct SymlinkSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AbsentSpec {
     pub path: Spanned<PathBuf>,
+    /// `None`: no link may be on its way.
+    pub through: Option<Through>,
     pub on_drift: Option<Mode>,
     pub severity: Severity,
 }
@@ -88,6 +98,8 @@ pub struct AbsentSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirectorySpec {
     pub path: Spanned<PathBuf>,
+    /// `None`: no link may be on its way.
+    pub through: Option<Through>,
     /// As of a file.
     pub mode: Option<u32>,
     /// `None`: left alone.

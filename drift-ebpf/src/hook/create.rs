@@ -1,12 +1,20 @@
 //! A name came into being without an open: a link, a directory, a node.
 
-use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
-use drift_common::abi::Kind;
+use aya_ebpf::{
+    macros::{fexit, tracepoint},
+    programs::{FExitContext, TracePointContext},
+};
+use drift_common::abi::{Function, Kind, Level};
 
 use crate::{
+    actor,
     call::{Call, Named, WORKING_DIRECTORY},
+    emit::{self, Change},
     fault::{Fault, finish},
-    kernel::argument,
+    filter,
+    kernel::{Dentry, argument},
+    key,
+    traced::Traced,
 };
 
 #[inline(always)]
@@ -56,4 +64,75 @@ pub fn symlink_enter(ctx: TracePointContext) -> u32 {
 #[tracepoint]
 pub fn symlinkat_enter(ctx: TracePointContext) -> u32 {
     finish(enter(argument(&ctx, 1) as i32, argument(&ctx, 2)))
+}
+
+/// `vfs_create(…, dentry, …)`: a plain file made without an open (by `mknod`, or by a server in the kernel).
+#[fexit(function = "vfs_create")]
+pub fn file_made(ctx: FExitContext) -> i32 {
+    named(Traced::new(&ctx, Function::VfsCreate), Kind::Create)
+}
+
+/// `vfs_mkdir(…, dentry, …)`.
+#[fexit(function = "vfs_mkdir")]
+pub fn dir_made(ctx: FExitContext) -> i32 {
+    named(Traced::new(&ctx, Function::VfsMkdir), Kind::Create)
+}
+
+/// `vfs_mknod(…, dentry, …)`.
+#[fexit(function = "vfs_mknod")]
+pub fn node_made(ctx: FExitContext) -> i32 {
+    named(Traced::new(&ctx, Function::VfsMknod), Kind::Create)
+}
+
+/// `vfs_symlink(…, dentry, …)`.
+#[fexit(function = "vfs_symlink")]
+pub fn symlink_made(ctx: FExitContext) -> i32 {
+    named(Traced::new(&ctx, Function::VfsSymlink), Kind::Create)
+}
+
+/// `vfs_link(old_dentry, …, new_dentry, …)`: a name came into being, and what it leads to has one more.
+#[fexit(function = "vfs_link")]
+pub fn link_made(ctx: FExitContext) -> i32 {
+    let call = Traced::new(&ctx, Function::VfsLink);
+    if call.has_failed() || actor::is_agent() {
+        return 0;
+    }
+    finish(try_link_made(call)) as i32
+}
+
+#[inline(always)]
+fn try_link_made(call: Traced) -> Result<(), Fault> {
+    let (old, new) = call.pair()?;
+    let key = key::of_inode(Dentry::new(old).inode()?)?;
+    if let Some(slot) = filter::inode(&key) {
+        emit::change(&Change {
+            slot,
+            kind: Kind::Attr,
+            level: Level::Done,
+            key,
+            writers: 0,
+            parent_name: 0,
+        });
+    }
+    if let Some(slot) = filter::entry(Dentry::new(new))? {
+        emit::name(slot, Kind::Create);
+    }
+    Ok(())
+}
+
+/// The end of a function that puts or takes away the name of its first parameter.
+#[inline(always)]
+pub fn named(call: Traced, kind: Kind) -> i32 {
+    if call.has_failed() || actor::is_agent() {
+        return 0;
+    }
+    finish(try_named(call.dentry(), kind)) as i32
+}
+
+#[inline(always)]
+fn try_named(dentry: Dentry, kind: Kind) -> Result<(), Fault> {
+    if let Some(slot) = filter::entry(dentry)? {
+        emit::name(slot, kind);
+    }
+    Ok(())
 }

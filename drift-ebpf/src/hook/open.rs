@@ -1,16 +1,20 @@
 //! A file was opened: for writing, a change may follow; for reading, a process loads it.
 
-use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
-use drift_common::abi::{Counter, Kind, Learned, Level};
+use aya_ebpf::{
+    macros::{fexit, tracepoint},
+    programs::{FExitContext, TracePointContext},
+};
+use drift_common::abi::{Counter, Function, Kind, Learned, Level};
 
 use crate::{
     actor,
     emit::{self, Change},
     fault::{Fault, count, finish},
     filter,
-    kernel::{Task, returned},
+    kernel::{File, Task, returned},
     key,
     map::{LEARNED, READERS, WRITERS},
+    traced::Traced,
 };
 
 /// `sys_exit` of every call that returns a new descriptor for a path.
@@ -25,9 +29,34 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
     if fd < 0 {
         return Ok(());
     }
-    let Some(file) = Task::current().file(fd as i32)? else {
-        return Ok(());
-    };
+    match Task::current().file(fd as i32)? {
+        Some(file) => opened(file),
+        None => Ok(()),
+    }
+}
+
+/// `vfs_open(path, file)`: at its end the file has its inode, whatever it was opened for. Sees what opens without a system call (io_uring), too.
+#[fexit(function = "vfs_open")]
+pub fn file_opened(ctx: FExitContext) -> i32 {
+    traced(Traced::new(&ctx, Function::VfsOpen))
+}
+
+/// `finish_open(file, dentry, open)`: where the file system makes and opens in one step (FUSE, NFS), and for files without a name.
+#[fexit(function = "finish_open")]
+pub fn made_and_opened(ctx: FExitContext) -> i32 {
+    traced(Traced::new(&ctx, Function::FinishOpen))
+}
+
+#[inline(always)]
+fn traced(call: Traced) -> i32 {
+    if call.has_failed() {
+        return 0;
+    }
+    finish(opened(call.file())) as i32
+}
+
+#[inline(always)]
+fn opened(file: File) -> Result<(), Fault> {
     if actor::is_agent() {
         // The agent asks the kernel for the name of an inode by opening it.
         let (_, thread) = actor::ids();

@@ -1,16 +1,20 @@
 //! A process read a watched file. The hottest call of any system: while no process has opened a watched file and not read it yet, the hook returns after one
 //! look at one flag.
 
-use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
-use drift_common::abi::Kind;
+use aya_ebpf::{
+    macros::{fentry, tracepoint},
+    programs::{FEntryContext, TracePointContext},
+};
+use drift_common::abi::{Function, Kind};
 
 use crate::{
     actor, emit,
     fault::{Fault, finish},
     filter,
-    kernel::{Task, argument},
+    kernel::{File, Task, argument},
     key,
     map::{READ_ARMED, READERS},
+    traced::Traced,
 };
 
 /// `sys_enter` of the calls that read from a descriptor, their first argument.
@@ -21,16 +25,72 @@ pub fn read_enter(ctx: TracePointContext) -> u32 {
 
 #[inline(always)]
 fn try_read_enter(ctx: &TracePointContext) -> Result<(), Fault> {
-    if READ_ARMED.get(0).is_none_or(|armed| *armed == 0) {
+    if !is_armed() {
         return Ok(());
     }
-    let tgid = actor::ids().0;
-    let Some(opened) = READERS.get_ptr_mut(tgid) else {
+    let Some(opened) = READERS.get_ptr_mut(actor::ids().0) else {
         return Ok(());
     };
-    let Some(file) = Task::current().file(argument(ctx, 0) as i32)? else {
-        return Ok(());
-    };
+    match Task::current().file(argument(ctx, 0) as i32)? {
+        Some(file) => read(file, opened),
+        None => Ok(()),
+    }
+}
+
+const MAY_READ: u64 = 4;
+
+/// `security_file_permission(file, mask)`: asked before anything is read from a file or written to it, by whatever call (sendfile, splice, io_uring).
+#[fentry(function = "security_file_permission")]
+pub fn read_permitted(ctx: FEntryContext) -> i32 {
+    if !is_armed() {
+        return 0;
+    }
+    let call = Traced::new(&ctx, Function::SecurityFilePermission);
+    if call.second() & MAY_READ == 0 {
+        return 0;
+    }
+    finish(try_read(call)) as i32
+}
+
+/// `vfs_read(file, …)`: where the kernel has no security modules to ask.
+#[fentry(function = "vfs_read")]
+pub fn read_begun(ctx: FEntryContext) -> i32 {
+    if !is_armed() {
+        return 0;
+    }
+    finish(try_read(Traced::new(&ctx, Function::VfsRead))) as i32
+}
+
+/// `security_mmap_file(file, …)`: what is mapped is read without a call.
+#[fentry(function = "security_mmap_file")]
+pub fn mapped(ctx: FEntryContext) -> i32 {
+    if !is_armed() {
+        return 0;
+    }
+    let call = Traced::new(&ctx, Function::SecurityMmapFile);
+    // Memory without a file.
+    if call.first().is_null() {
+        return 0;
+    }
+    finish(try_read(call)) as i32
+}
+
+#[inline(always)]
+fn try_read(call: Traced) -> Result<(), Fault> {
+    match READERS.get_ptr_mut(actor::ids().0) {
+        Some(opened) => read(call.file(), opened),
+        None => Ok(()),
+    }
+}
+
+#[inline(always)]
+fn is_armed() -> bool {
+    READ_ARMED.get(0).is_some_and(|armed| *armed != 0)
+}
+
+/// `opened`: how many watched files this process has open and not read.
+#[inline(always)]
+fn read(file: File, opened: *mut u32) -> Result<(), Fault> {
     let key = key::of_inode(file.inode()?)?;
     let Some(slot) = filter::inode(&key) else {
         return Ok(());
@@ -42,7 +102,7 @@ fn try_read_enter(ctx: &TracePointContext) -> Result<(), Fault> {
         *opened
     };
     if left == 0 {
-        forget(tgid);
+        forget(actor::ids().0);
     }
     Ok(())
 }

@@ -2,19 +2,20 @@
 
 use aya_ebpf::{
     EbpfContext,
-    macros::{raw_tracepoint, tracepoint},
-    programs::{RawTracePointContext, TracePointContext},
+    macros::{fentry, fexit, raw_tracepoint, tracepoint},
+    programs::{FEntryContext, FExitContext, RawTracePointContext, TracePointContext},
 };
-use drift_common::abi::{Key, Kind, Level};
+use drift_common::abi::{Function, Key, Kind, Level};
 
 use crate::{
     actor,
     emit::{self, Change},
     fault::{Fault, finish},
     filter,
-    kernel::{Address, Inode, Task, argument},
+    kernel::{Address, File, Inode, Task, argument},
     key,
     map::WRITERS,
+    traced::Traced,
 };
 
 const I_DIRTY_PAGES: u64 = 4;
@@ -77,6 +78,26 @@ fn try_close(fd: i32) -> Result<(), Fault> {
     if !writes || actor::is_agent() || !file.is_last_reference()? {
         return Ok(());
     }
+    closed(file)
+}
+
+/// `__fput(file)`: the last reference is gone, of whatever kind (descriptor, mapping, io_uring, a message under way), and the file is about to be.
+#[fentry(function = "__fput")]
+pub fn file_closed(ctx: FEntryContext) -> i32 {
+    finish(try_file_closed(Traced::new(&ctx, Function::Fput).file())) as i32
+}
+
+#[inline(always)]
+fn try_file_closed(file: File) -> Result<(), Fault> {
+    let (_, writes) = file.access()?;
+    if !writes || !file.is_opened()? || actor::is_agent() {
+        return Ok(());
+    }
+    closed(file)
+}
+
+#[inline(always)]
+fn closed(file: File) -> Result<(), Fault> {
     let inode = file.inode()?;
     let key: Key = key::of_inode(inode)?;
     let Some(slot) = filter::file(file, &key)? else {
@@ -89,6 +110,45 @@ fn try_close(fd: i32) -> Result<(), Fault> {
         key,
         // This writer is about to go.
         writers: inode.writers()?.saturating_sub(1),
+        parent_name: 0,
+    });
+    Ok(())
+}
+
+/// `vfs_fallocate(file, …)`: punches holes, on tmpfs without making the inode dirty.
+#[fexit(function = "vfs_fallocate")]
+pub fn space_changed(ctx: FExitContext) -> i32 {
+    stored(Traced::new(&ctx, Function::VfsFallocate))
+}
+
+/// `vfs_clone_file_range(…, file_out, …)`: FICLONE, of which no inode becomes dirty.
+#[fexit(function = "vfs_clone_file_range")]
+pub fn range_cloned(ctx: FExitContext) -> i32 {
+    stored(Traced::new(&ctx, Function::VfsCloneFileRange))
+}
+
+#[inline(always)]
+fn stored(call: Traced) -> i32 {
+    if call.has_failed() || actor::is_agent() {
+        return 0;
+    }
+    finish(try_stored(call.file())) as i32
+}
+
+/// Its writer still has it open.
+#[inline(always)]
+fn try_stored(file: File) -> Result<(), Fault> {
+    let inode = file.inode()?;
+    let key = key::of_inode(inode)?;
+    let Some(slot) = filter::inode(&key) else {
+        return Ok(());
+    };
+    emit::change(&Change {
+        slot,
+        kind: Kind::Write,
+        level: Level::Open,
+        key,
+        writers: inode.writers()?,
         parent_name: 0,
     });
     Ok(())

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! <folder>/up/d/p    the declared path
+//! <folder>/way       a link to up/d, where the path is declared through one
 //! <folder>/…         what the mutation needs beside, on the same file system
 //! ```
 //!
@@ -24,13 +25,27 @@ use rustix::fs::{
 use crate::table::Column;
 
 /// What is declared of files: more than one block, with all that editors and tools like to change.
-pub fn declared() -> Vec<u8> {
-    let lines = (0..400).map(|number| format!("setting_{number:04} = value of it\n"));
-    lines.collect::<String>().into_bytes()
+pub fn declared(column: Column) -> Vec<u8> {
+    let (head, separator, quote, end, foot) = match column {
+        Column::Yaml => ("", ": ", "", "", ""),
+        Column::Json => ("{\n", ": ", "\"", ",", "\"last\": 0}\n"),
+        _ => ("", " = ", "", "", ""),
+    };
+    let line = |number| {
+        format!("{quote}setting_{number:04}{quote}{separator}{quote}value of it{quote}{end}\n")
+    };
+    let lines = (0..400).map(line).collect::<String>();
+    format!("{head}{lines}{foot}").into_bytes()
 }
 
 /// What is declared of the file in the exhaustive directory.
 pub const CHILD: &str = "child\n";
+
+/// What the link on the way holds.
+pub const WAY: &str = "up/d";
+
+/// The key that is managed among those that others have.
+pub const MANAGED: &str = "/setting_0007";
 
 /// The mode of directories, where it is declared and where it is not.
 const DIRECTORY: u32 = 0o750;
@@ -39,10 +54,12 @@ const DIRECTORY: u32 = 0o750;
 pub fn lay_out(column: Column, path: &Path) -> Result<()> {
     let directory = |path: &Path| make_directory(path, DIRECTORY);
     match column {
-        Column::File => make_file(path, &declared(), 0o640),
-        Column::Bare => make_file(path, &declared(), 0o644),
+        Column::File | Column::Through => make_file(path, &declared(column), 0o640),
+        Column::Bare | Column::Yaml | Column::Json | Column::Managed => {
+            make_file(path, &declared(column), 0o644)
+        }
         Column::Attributed => {
-            make_file(path, &declared(), 0o640)?;
+            make_file(path, &declared(column), 0o640)?;
             setxattr(path, "user.drift", b"declared", XattrFlags::empty())?;
             let list = access_list(2, [6, 4, 4, 4, 0]);
             let access = "system.posix_acl_access";
@@ -137,7 +154,17 @@ impl Cell {
         self.folder.join("up/d")
     }
 
-    /// The declared path.
+    /// What is declared of it, if it is a file.
+    pub fn declared(&self) -> Vec<u8> {
+        declared(self.column)
+    }
+
+    /// The link through which it is reached, where there is one.
+    pub fn way(&self) -> PathBuf {
+        self.folder.join("way")
+    }
+
+    /// The declared path, or where that leads.
     pub fn path(&self) -> PathBuf {
         self.parent().join("p")
     }
@@ -154,6 +181,9 @@ impl Cell {
 
     pub fn prepare(&self) -> Result<()> {
         fs::create_dir_all(self.parent())?;
+        if self.column == Column::Through {
+            make_link(&self.way(), WAY)?;
+        }
         lay_out(self.column, &self.path())
     }
 
@@ -212,7 +242,7 @@ impl Cell {
 
     /// Writes to the file what becomes of its bytes, from its beginning.
     pub fn edit(&self, change: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Result<()> {
-        let changed = change(declared());
+        let changed = change(self.declared());
         let mut file = self.open()?;
         file.write_all(&changed)?;
         file.set_len(changed.len() as u64)?;
@@ -221,7 +251,7 @@ impl Cell {
 
     /// The same for what is text.
     pub fn edit_text(&self, change: impl FnOnce(String) -> String) -> Result<()> {
-        let text = String::from_utf8(declared())?;
+        let text = String::from_utf8(self.declared())?;
         self.edit(|_| change(text).into_bytes())
     }
 

@@ -22,7 +22,7 @@ use drift_tests::{
 };
 use serde_json::{Value, json};
 
-use cell::{CHILD, Cell, declared, make_directory, make_file, make_link};
+use cell::{CHILD, Cell, MANAGED, WAY, declared, make_directory, make_file, make_link};
 use stage::{Kind, Mounts};
 use table::{Column, Row, rows};
 
@@ -52,7 +52,17 @@ fn path(tree: &Path, number: usize, column: Column) -> PathBuf {
     };
     match column {
         Column::Child => of(Column::Exhaustive).inside("child"),
+        Column::Through => of(column).way().join("p"),
         other => of(other).path(),
+    }
+}
+
+/// The file with what is declared of the column's files.
+fn content(column: Column) -> &'static str {
+    match column {
+        Column::Yaml => "declared-yaml",
+        Column::Json => "declared-json",
+        _ => "declared",
     }
 }
 
@@ -65,13 +75,32 @@ fn version(kind: Kind, rows: &[Row], tree: &Path) -> Value {
                 continue;
             }
             let path = path(tree, number, column).display().to_string();
-            let content = json!({"file": "declared"});
+            let content = json!({"file": content(column)});
             let (list, spec) = match column {
                 Column::File => (
                     "files",
                     json!({"content": content, "mode": "0640", "owner": "0", "group": "0"}),
                 ),
+                Column::Through => (
+                    "files",
+                    json!({
+                        "content": content, "mode": "0640", "owner": "0", "group": "0",
+                        "through": [{"path": folder(tree, number, column).join("way"), "target": WAY}],
+                    }),
+                ),
                 Column::Bare => ("files", json!({"content": content})),
+                Column::Yaml => (
+                    "files",
+                    json!({"content": content, "compare": {"format": "yaml"}}),
+                ),
+                Column::Json => (
+                    "files",
+                    json!({"content": content, "compare": {"format": "json"}}),
+                ),
+                Column::Managed => (
+                    "files",
+                    json!({"content": content, "compare": {"format": "keyvalue", "manage": [MANAGED]}}),
+                ),
                 Column::Attributed => (
                     "files",
                     json!({
@@ -208,7 +237,12 @@ impl Play {
             mounts: Mounts::of(&scene),
             scene,
         };
-        fs::write(play.scene.policies().join("declared"), declared())?;
+        for column in [Column::File, Column::Yaml, Column::Json] {
+            fs::write(
+                play.scene.policies().join(content(column)),
+                declared(column),
+            )?;
+        }
         for kind in Kind::ALL {
             if let Some(lacks) = kind.lacks() {
                 skip(&format!("{test} ({})", kind.name()), &lacks);

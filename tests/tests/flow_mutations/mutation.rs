@@ -15,9 +15,7 @@ use rustix::{
     mount::{MountFlags, mount, mount_bind, mount_remount},
 };
 
-use crate::cell::{
-    Cell, declared, lay_out, make_directory, make_file, make_link, make_node, remove,
-};
+use crate::cell::{Cell, WAY, lay_out, make_directory, make_file, make_link, make_node, remove};
 
 pub type Mutation = fn(&Cell) -> Result<()>;
 
@@ -33,6 +31,7 @@ pub fn find(name: &str) -> Option<Mutation> {
         .or_else(|| link_texts(name))
         .or_else(|| in_a_directory(name))
         .or_else(|| the_way_to_it(name))
+        .or_else(|| links_on_the_way(name))
         .or_else(|| mounts(name))
 }
 
@@ -99,7 +98,7 @@ fn nothing_that_counts(name: &str) -> Option<Mutation> {
 fn bytes(name: &str) -> Option<Mutation> {
     let mutation: Mutation = match name {
         "appended" => |cell| {
-            let length = declared().len() as u64;
+            let length = cell.declared().len() as u64;
             Ok(cell.open()?.write_all_at(b"more\n", length)?)
         },
         "put in front" => |cell| cell.edit(|bytes| [b"# first\n".as_slice(), &bytes].concat()),
@@ -122,7 +121,7 @@ fn bytes(name: &str) -> Option<Mutation> {
             })
         },
         "cut in half" => |cell| {
-            let length = declared().len() as u64;
+            let length = cell.declared().len() as u64;
             Ok(cell.open()?.set_len(length / 2)?)
         },
         "emptied" => |cell| {
@@ -133,7 +132,7 @@ fn bytes(name: &str) -> Option<Mutation> {
             }
         },
         "extended by zeros" => |cell| {
-            let length = declared().len() as u64;
+            let length = cell.declared().len() as u64;
             Ok(cell.open()?.set_len(length + 1)?)
         },
         "hole punched" => |cell| {
@@ -262,7 +261,7 @@ fn what_stands_there(name: &str) -> Option<Mutation> {
         "replaced by another file" => |cell| cell.replace(|new| make_file(new, b"other\n", 0o600)),
         "replaced by an empty file" => |cell| cell.replace(|new| make_file(new, b"", 0o640)),
         "replaced by its bytes in another mode" => {
-            |cell| cell.replace(|new| make_file(new, &declared(), 0o600))
+            |cell| cell.replace(|new| make_file(new, &cell.declared(), 0o600))
         }
         "replaced by a hard link to another file" => |cell| {
             let other = cell.spare("another");
@@ -460,6 +459,29 @@ fn the_way_to_it(name: &str) -> Option<Mutation> {
         "parent closed to all" => |cell| {
             let parent = fs::File::open(cell.parent())?;
             Ok(parent.set_permissions(fs::Permissions::from_mode(0o000))?)
+        },
+        _ => return None,
+    };
+    Some(mutation)
+}
+
+fn links_on_the_way(name: &str) -> Option<Mutation> {
+    fn retarget(cell: &Cell, text: &str) -> Result<()> {
+        let new = cell.spare("new");
+        make_link(&new, text)?;
+        Ok(fs::rename(new, cell.way())?)
+    }
+    let mutation: Mutation = match name {
+        "link on the way replaced by its twin" => |cell| retarget(cell, WAY),
+        "link on the way retargeted" => |cell| {
+            cell.twin_of_parent()?;
+            retarget(cell, "twin")
+        },
+        "link on the way spelt otherwise" => |cell| retarget(cell, "./up/d"),
+        "link on the way removed" => |cell| remove(&cell.way()),
+        "link on the way replaced by the directory" => |cell| {
+            remove(&cell.way())?;
+            Ok(fs::rename(cell.parent(), cell.way())?)
         },
         _ => return None,
     };

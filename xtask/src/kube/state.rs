@@ -138,6 +138,10 @@ impl Daemon<'_> {
             .stderr(errors)
             .spawn()
             .with_context(|| format!("starting {}", self.name))?;
+        // For tests that stop one of them.
+        let pid = state.folder.join("pids").join(&self.name);
+        fs::write(&pid, child.id().to_string())
+            .with_context(|| format!("writing {}", pid.display()))?;
         Ok(child.id())
     }
 }

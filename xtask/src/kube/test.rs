@@ -10,7 +10,13 @@ use std::{
 use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{Cluster, said, state};
-use crate::{interrupt::Interrupt, step::Step, workspace::Workspace};
+use crate::{
+    build,
+    interrupt::Interrupt,
+    setup,
+    step::Step,
+    workspace::{Profile, Workspace},
+};
 
 /// Run the tests that need a cluster.
 #[derive(Debug, clap::Args)]
@@ -21,6 +27,9 @@ pub(super) struct Args {
 }
 
 pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
+    let toolchain = setup::ensure(workspace)?;
+    build::probes(workspace, &toolchain)?;
+    let agent = build::agent(workspace, Profile::Dev)?;
     let cluster = match Cluster::up(workspace, 0)? {
         Ok(cluster) => cluster,
         Err(reason) => bail!("{reason}"),
@@ -31,11 +40,13 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     for tier in tiers(workspace)? {
         step = step.args(["--test", &tier]);
     }
-    if let Some(kubectl) = cluster.kubectl() {
-        step = step.env("DRIFT_KUBECTL", kubectl);
+    if let Some(folder) = cluster.folder() {
+        step = step.env("DRIFT_KUBE", folder);
     }
     step.args(&args.args)
         .env("RUST_TEST_THREADS", "1")
+        .env("DRIFT_AGENT", agent)
+        .env("DRIFT_PROBES", workspace.probes())
         .current_dir(&workspace.root)
         .run()?;
     said("tests", start.elapsed());

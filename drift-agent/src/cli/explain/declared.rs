@@ -1,19 +1,22 @@
 //! A path that a policy declares.
 
-use std::path::Path;
+use std::{
+    path::Path,
+    time::{Duration, SystemTime},
+};
 
 use drift_common::escape;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
-use super::Explanation;
+use super::{Explanation, kept::OfPath};
 use crate::{
     cli::{
         check::status,
         difference::{Difference, mode, side},
     },
     compare::{Drift, attribute::out_of_reach, structured::EditError},
-    declare::{Compare, Declared, Mode, Names, Snapshot, Target},
+    declare::{Compare, Declared, Guard, MassDrift, Mode, Names, Snapshot, Target},
     heal::{Action, healable, plan},
     observe::Host,
     pipeline::{declared_side, observed_side},
@@ -38,7 +41,9 @@ pub(super) fn explain(
     host: &Host,
     names: &Names,
     policies: &Path,
+    kept: &OfPath<'_>,
 ) -> Explanation {
+    let now = SystemTime::now();
     let difference = Difference::look(host, declared);
     let plan = planned(&difference);
     let (number, of) = number(snapshot, declared);
@@ -49,8 +54,17 @@ pub(super) fn explain(
     value["on_drift"] = declared.on_drift.name().into();
     value["severity"] = declared.severity.name().into();
     value["plan"] = plan.value(declared);
+    value["guard"] = guard_value(&declared.policy.guard);
+    value["kept"] = kept.value(now);
     Explanation {
-        text: text(&difference, &plan, (number, of), names, policies),
+        text: text(
+            &difference,
+            &plan,
+            (number, of),
+            names,
+            policies,
+            &kept.lines(now),
+        ),
         status: status(difference.compared.drifts.iter()),
         value,
     }
@@ -148,6 +162,7 @@ fn text(
     (number, of): (usize, usize),
     names: &Names,
     policies: &Path,
+    kept: &[(&str, String)],
 ) -> String {
     let Difference {
         declared, observed, ..
@@ -174,6 +189,11 @@ fn text(
     );
     say("", &told(&declared_side(declared), names));
     say("on disk", &told(&observed_side(observed), names));
+    for (index, link) in declared.links().iter().enumerate() {
+        let what = if index == 0 { "through" } else { "" };
+        let [path, target] = [&*link.path, Path::new(&link.target)].map(shown);
+        say(what, &format!("{path}, which must hold {target}"));
+    }
     for (what, words) in rules(declared) {
         say(what, &words);
     }
@@ -187,16 +207,12 @@ fn text(
         &format!("{}, {whose}", declared.on_drift.name()),
     );
     if declared.on_drift == Mode::Heal {
-        let backoff = &policy.guard.backoff;
-        if !backoff.first.is_zero() {
-            say(
-                "",
-                &format!(
-                    "after a heal it is left alone for {:?}, after each in a row {} times longer, at most {:?} (guard.backoff)",
-                    backoff.first, backoff.factor, backoff.cap
-                ),
-            );
+        for line in guard(&policy.guard) {
+            say("", &line);
         }
+    }
+    for (what, words) in kept {
+        say(what, words);
     }
     if let Some((what, words)) = plan.words(declared) {
         say(what, &words);
@@ -229,6 +245,62 @@ fn text(
         text.push_str(&format!("\n{next}\n"));
     }
     text
+}
+
+/// What holds healing back, each in a sentence.
+fn guard(guard: &Guard) -> Vec<String> {
+    let Guard {
+        backoff,
+        per_minute,
+        mass_drift,
+        fight,
+    } = guard;
+    let mut lines = Vec::new();
+    if !backoff.first.is_zero() {
+        lines.push(format!(
+            "after a heal it is left alone for {:?}, after each in a row {} times longer, at most {:?} (guard.backoff)",
+            backoff.first, backoff.factor, backoff.cap
+        ));
+    }
+    lines.extend(fight.as_ref().map(|fight| {
+        format!(
+            "after {} heals within {:?} against one program it is left alone for {:?} (guard.fight)",
+            fight.heals, fight.within, fight.hold
+        )
+    }));
+    lines.extend(
+        per_minute.map(|most| {
+            format!("at most {most} heals of its policy in any minute (guard.perMinute)")
+        }),
+    );
+    lines.push(match mass_drift {
+        MassDrift::Hold => {
+            "not where the first look finds most of its policy drifted (guard.massDrift)".to_owned()
+        }
+        MassDrift::Heal => {
+            "however much of its policy the first look finds drifted (guard.massDrift)".to_owned()
+        }
+    });
+    lines
+}
+
+/// The same for programs, as policies write it; durations in milliseconds.
+fn guard_value(guard: &Guard) -> Value {
+    let millis = |duration: Duration| u64::try_from(duration.as_millis()).unwrap_or(u64::MAX);
+    let Guard {
+        backoff,
+        per_minute,
+        mass_drift,
+        fight,
+    } = guard;
+    json!({
+        "backoff": {"first_ms": millis(backoff.first), "factor": backoff.factor, "cap_ms": millis(backoff.cap)},
+        "fight": fight.as_ref().map(|fight| {
+            json!({"heals": fight.heals, "within_ms": millis(fight.within), "hold_ms": millis(fight.hold)})
+        }),
+        "per_minute": per_minute,
+        "mass_drift": mass_drift.name(),
+    })
 }
 
 /// `file  blake3:9af1c0d5…  14 bytes  0644 root:root`.

@@ -55,7 +55,7 @@ mod tests {
         let policy = |spec: &Value| json!({"apiVersion": policy::API_VERSION, "kind": "Policy", "metadata": {"name": "web"}, "spec": spec});
         let full = json!({
             "path": "/etc/a", "content": {"gzip": "H4sIAAAAAAACA0sEAEO+t+gBAAAA"}, "mode": "0644", "owner": "root", "group": 7,
-            "onDrift": "heal", "severity": "error", "redact": "none", "maxSize": "1MiB", "finalNewline": "ignore",
+            "onDrift": "heal", "severity": "error", "redact": "none", "maxSize": "1MiB", "finalNewline": "ignore", "lineEndings": "ignore",
             "compare": {"format": "json", "sets": ["/a"], "ignore": [], "equal": [{"at": "", "as": "number"}], "manage": ["/b"], "absent": "null", "keys": "anyCase"},
             "afterHeal": [{"signal": "HUP", "unit": "a.service"}, {"reload": "a.service"}, {"restart": "a.service"}, {"command": ["/bin/a"], "timeout": "1s"}],
         });

@@ -5,41 +5,127 @@ use std::{
     fs, io,
     os::unix::ffi::OsStrExt,
     path::{Component, Path, PathBuf},
+    sync::Arc,
 };
 
 use anyhow::{Context, Result, bail};
 
-use drift_common::policy::{self, Document, Problems, Source};
+use drift_common::policy::{self, Document, Link, Problems, Source, Spanned, Through};
 
-use super::{Beside, MAX_BYTES, MAX_FILES, Part, Stage, Title, declare, shown};
+use super::{Asked, Beside, MAX_BYTES, MAX_FILES, Part, Stage, Title, declare, shown};
 
-/// The paths as the kernel spells them, without those that are beneath another, and what there is to say about that.
-pub(super) fn resolve(paths: &[PathBuf]) -> Result<(Vec<PathBuf>, Vec<String>)> {
+/// Ways are followed through no more links: as many as the kernel follows.
+const MOST_LINKS: usize = 40;
+
+/// Where the paths are and how they are reached, without those that are beneath another, and what there is to say about that.
+pub(super) fn resolve(paths: &[PathBuf], at: &Arc<Source>) -> Result<(Vec<Asked>, Vec<String>)> {
     let mut notes = Vec::new();
-    let mut resolved: Vec<PathBuf> = Vec::new();
+    let mut resolved: Vec<Asked> = Vec::new();
     for path in paths {
         let real = fs::canonicalize(path).with_context(|| shown(path).to_string())?;
-        let said = normal(&std::path::absolute(path)?);
-        if real != said {
-            notes.push(format!(
-                "{} is reached through a link: this is a snapshot of {}",
-                shown(path),
-                shown(&real)
-            ));
-        }
-        resolved.push(real);
+        let said = std::path::absolute(path)?;
+        let through = through(&said, &real, at);
+        let asked = match through {
+            Some(through) => {
+                let links = through.links().iter();
+                let links = links.map(|link| shown(&link.path.value).to_string());
+                notes.push(format!(
+                    "{} is reached through {}: declared with what that holds (`through`)",
+                    shown(path),
+                    links.collect::<Vec<_>>().join(", ")
+                ));
+                let (path, through) = (said, Some(through));
+                Asked {
+                    path,
+                    real,
+                    through,
+                }
+            }
+            None => {
+                if real != normal(&said) {
+                    notes.push(format!(
+                        "{} is reached through a link: this is a snapshot of {}",
+                        shown(path),
+                        shown(&real)
+                    ));
+                }
+                let path = real.clone();
+                Asked {
+                    path,
+                    real,
+                    through: None,
+                }
+            }
+        };
+        resolved.push(asked);
     }
-    let all = resolved.clone();
-    let mut kept = Vec::new();
-    for path in resolved {
-        let is_within = all
+    let mut kept: Vec<Asked> = Vec::new();
+    for asked in &resolved {
+        let Asked { real, .. } = asked;
+        let is_within = resolved
             .iter()
-            .any(|other| *other != path && path.starts_with(other));
-        if !is_within && !kept.contains(&path) {
-            kept.push(path);
+            .any(|other| other.real != *real && real.starts_with(&other.real));
+        if !is_within && kept.iter().all(|other| other.real != *real) {
+            kept.push(asked.clone());
         }
     }
     Ok((kept, notes))
+}
+
+/// The links on the way to `said`, which leads to `real`, where there are some and they can be declared. A link that is the path itself is not on its way.
+fn through(said: &Path, real: &Path, at: &Arc<Source>) -> Option<Through> {
+    let is_plain = |component| matches!(component, Component::RootDir | Component::Normal(_));
+    if !said.components().all(is_plain) {
+        return None;
+    }
+    let mut links: Vec<Link> = Vec::new();
+    let mut place = PathBuf::from("/");
+    let mut names = Vec::new();
+    push(&mut names, said.parent()?);
+    let mut steps = 0;
+    while let Some(name) = names.pop() {
+        if name == ".." {
+            place.pop();
+            continue;
+        }
+        place.push(name);
+        let Ok(target) = fs::read_link(&place) else {
+            continue;
+        };
+        steps += 1;
+        if steps > MOST_LINKS {
+            return None;
+        }
+        if links.iter().all(|link| link.path.value != place) {
+            links.push(Link {
+                path: Spanned {
+                    value: place.clone(),
+                    at: at.start(),
+                },
+                target: target.clone(),
+            });
+        }
+        place.pop();
+        if target.is_absolute() {
+            place = PathBuf::from("/");
+        }
+        push(&mut names, &target);
+    }
+    let through = Through::of(&normal(said), links)?;
+    (through.real() == real).then_some(through)
+}
+
+/// Puts the names of `path` before those that are still to be walked.
+fn push(names: &mut Vec<OsString>, path: &Path) {
+    let said = path
+        .components()
+        .rev()
+        .filter_map(|component| match component {
+            Component::Normal(name) => Some(name.to_owned()),
+            Component::ParentDir => Some("..".into()),
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
+        });
+    names.extend(said);
 }
 
 /// Without `..`, for what has no links: it is compared with what the kernel says.

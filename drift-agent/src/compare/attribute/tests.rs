@@ -78,6 +78,7 @@ fn look(stat: Stat, attributes: Vec<Reading>) -> Observed {
     Observed {
         found: Found::File(Some(blake3::hash(b"x"))),
         body: None,
+        lines: None,
         held: None,
         stat: Some(stat),
         attributes,

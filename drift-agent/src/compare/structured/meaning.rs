@@ -5,6 +5,7 @@ use std::fmt;
 use super::{Differences, EditError, Format, ParseError, Rules, Tree, compare, edit, parse};
 
 /// What a declared content says, and what counts as the same.
+#[derive(Clone)]
 pub struct Meaning {
     tree: Tree,
     rules: Rules,

@@ -2,7 +2,7 @@
 
 use drift_common::{
     escape,
-    policy::{self, FinalNewline},
+    policy::{self, Heed},
 };
 
 use super::{
@@ -16,14 +16,6 @@ use super::{
 pub struct RulesError {
     pub pattern: String,
     pub why: PatternError,
-}
-
-/// Whether something counts that most readers of a file do not see.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Heed {
-    #[default]
-    Exact,
-    Ignore,
 }
 
 /// What counts as the same. The default is strict: only the order of keys, comments and the way of writing are free.
@@ -45,7 +37,11 @@ impl Rules {
     ///
     /// # Errors
     /// One of its patterns is none.
-    pub fn of(said: &policy::Rules, final_newline: FinalNewline) -> Result<Self, RulesError> {
+    pub fn of(
+        said: &policy::Rules,
+        final_newline: Heed,
+        line_endings: Heed,
+    ) -> Result<Self, RulesError> {
         let policy::Rules {
             format: _,
             sets,
@@ -55,14 +51,11 @@ impl Rules {
             absent,
             keys,
         } = said;
-        let heed = match final_newline {
-            FinalNewline::Exact => Heed::Exact,
-            FinalNewline::Ignore => Heed::Ignore,
-        };
         let mut rules = Self::default()
             .absence(*absent)
             .keys(*keys)
-            .final_newline(heed);
+            .final_newline(final_newline)
+            .line_endings(line_endings);
         let why = |pattern: &str| {
             let pattern = pattern.to_owned();
             move |why| RulesError { pattern, why }

@@ -14,7 +14,8 @@ use drift_common::policy::{Acl, FileCapabilities};
 use super::{HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVERITIES};
 use crate::declare::{
     ActivePolicy, Attribute, Attributes, Backoff, Compare, Content, Declared, Exhaustive, Expect,
-    Fight, Flags, Globs, Guard, Position, Snapshot, Target, Terms, resolve::belongings,
+    Fight, Flags, Globs, Guard, Link, Position, Snapshot, Target, Terms, Through,
+    resolve::belongings,
 };
 
 /// Reads what [`super::write`] wrote. `None`: that is not what stands there.
@@ -111,6 +112,7 @@ impl<'b> Rest<'b> {
         let sources = self.list(|rest| Some(Arc::<Path>::from(rest.path()?)))?;
         let mut files = self.list(|rest| {
             let path = rest.path()?;
+            let through = rest.option(Self::through)?;
             let policy = rest.place(&policies)?;
             let (mode, uid, gid) = (
                 rest.option(Self::u32)?,
@@ -119,6 +121,7 @@ impl<'b> Rest<'b> {
             );
             Some(Arc::new(Declared {
                 path,
+                through,
                 policy,
                 mode,
                 uid,
@@ -139,6 +142,19 @@ impl<'b> Rest<'b> {
             files,
             policies,
             terms,
+        })
+    }
+
+    fn through(&mut self) -> Option<Through> {
+        let link = |rest: &mut Self| {
+            Some(Link {
+                path: rest.path()?,
+                target: rest.path()?.into(),
+            })
+        };
+        Some(Through {
+            links: self.list(link)?,
+            real: self.path()?,
         })
     }
 
@@ -212,6 +228,7 @@ impl<'b> Rest<'b> {
                 size: self.option(Self::u64)?,
                 digest: self.hash()?,
                 body: self.option(Self::hash)?,
+                lines: self.option(Self::hash)?,
                 max_size: self.u64()?,
                 hard_links: self.place(&HARD_LINKS)?,
                 compare: Compare::Exact,

@@ -12,11 +12,11 @@ use crate::declare::Guard;
 /// One of everything; the policy files have rested long enough.
 fn place() -> Place {
     let place = Place::new();
-    let rest = "    - {path: /etc/a, content: {inline: a}, mode: 0644, owner: app, finalNewline: ignore, maxSize: 9, redact: all, severity: critical, onDrift: observe, hardLinks: allow, xattrs: {user.a: v, user.b: {absent: true}}, acl: ['user::rw-', 'user:app:r--', 'group::r--', 'mask::r--', 'other::r--'], flags: [append]}\n\
+    let rest = "    - {path: /etc/a, content: {inline: a}, mode: 0644, owner: app, finalNewline: ignore, lineEndings: ignore, maxSize: 9, redact: all, severity: critical, onDrift: observe, hardLinks: allow, xattrs: {user.a: v, user.b: {absent: true}}, acl: ['user::rw-', 'user:app:r--', 'group::r--', 'mask::r--', 'other::r--'], flags: [append]}\n\
                 \x20   - {path: /etc/b, content: {file: b}, selinux: 'system_u:object_r:etc_t:s0', capabilities: cap_net_raw=ep}\n\
                 \x20 symlinks: [{path: /etc/l, target: /x/y, group: web}]\n\
                 \x20 masks: [{path: /etc/m}]\n\
-                \x20 absent: [{path: /etc/gone, severity: info}]\n\
+                \x20 absent: [{path: /etc/gone, severity: info}, {path: /etc/way/gone, through: [{path: /etc/way, target: ../srv/}]}]\n\
                 \x20 directories: [{path: /etc, exhaustive: true, ignore: ['*.bak'], onUnexpected: remove, mode: '0755'}, {path: /srv, owner: 7, defaultAcl: [user::rwx, 'group:7:r-x', group::r-x, mask::r-x, other::---]}]\n";
     place.write("policies/b", "b");
     place.write(
@@ -32,17 +32,16 @@ fn place() -> Place {
     place
 }
 
-/// What is declared, once it could be kept.
+/// What is declared, once it could be kept: the policy files must have rested first.
 fn kept(place: &Place, path: &Path) -> Snapshot {
     let end = std::time::Instant::now() + Duration::from_secs(30);
-    loop {
+    while std::time::Instant::now() < end {
         let snapshot = load(place, Some(path));
         if kept::read(path, HEAD).is_ok() {
             return snapshot;
         }
-        assert!(std::time::Instant::now() < end, "it is never kept");
-        std::thread::sleep(Duration::from_millis(5));
     }
+    panic!("it is never kept")
 }
 
 fn load(place: &Place, kept: Option<&Path>) -> Snapshot {
@@ -70,7 +69,12 @@ fn what_was_kept_is_what_would_be_resolved() {
     let (place, dir) = (place(), tempfile::tempdir().unwrap());
     let path = dir.path().join("kept");
     let resolved = load(&place, None);
-    assert_eq!(resolved.files.len(), 8);
+    assert_eq!(resolved.files.len(), 9);
+    let gone = resolved
+        .files
+        .iter()
+        .find(|file| file.path.ends_with("way/gone"));
+    assert_eq!(gone.unwrap().real(), Path::new("/srv/gone"));
     let named = resolved
         .files
         .iter()

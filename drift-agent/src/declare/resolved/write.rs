@@ -13,7 +13,7 @@ use drift_common::policy::{Acl, FileCapabilities};
 use super::{HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVERITIES};
 use crate::declare::{
     ActivePolicy, Attribute, Attributes, Backoff, Content, Declared, Exhaustive, Expect, Fight,
-    Flags, Guard, Position, Snapshot, Target, Terms,
+    Flags, Guard, Link, Position, Snapshot, Target, Terms, Through,
 };
 
 /// Writes values one after the other.
@@ -149,6 +149,7 @@ impl Out<'_> {
     ) -> io::Result<()> {
         let Declared {
             path,
+            through,
             policy,
             target,
             mode,
@@ -160,6 +161,15 @@ impl Out<'_> {
             at,
         } = declared;
         self.path(path)?;
+        self.option(through.as_ref(), |out, through| {
+            let Through { links, real } = through;
+            out.number(links.len())?;
+            for Link { path, target } in links {
+                out.path(path)?;
+                out.path(Path::new(target))?;
+            }
+            out.path(real)
+        })?;
         let policy = policies.iter().position(|one| Arc::ptr_eq(one, policy));
         self.number(policy.unwrap_or(usize::MAX))?;
         for id in [mode, uid, gid] {
@@ -247,6 +257,7 @@ impl Out<'_> {
                     size,
                     digest,
                     body,
+                    lines,
                     max_size,
                     hard_links,
                     compare: _,
@@ -256,7 +267,9 @@ impl Out<'_> {
                 self.byte(0)?;
                 self.option(*size, Self::u64)?;
                 self.bytes(digest.as_bytes())?;
-                self.option(body.as_ref(), |out, body| out.bytes(body.as_bytes()))?;
+                for digest in [body, lines] {
+                    self.option(digest.as_ref(), |out, digest| out.bytes(digest.as_bytes()))?;
+                }
                 self.u64(*max_size)?;
                 self.place(&HARD_LINKS, hard_links)?;
                 self.place(&REDACTS, redact)

@@ -110,6 +110,39 @@ fn what_belongs_into_a_directory_is_what_any_policy_declares_there() {
 }
 
 #[test]
+fn what_is_reached_through_links_belongs_where_it_really_is_and_so_do_the_links() {
+    let files =
+        "    - {path: /a/l/f, content: {inline: a}, through: [{path: /a/l, target: ../b}]}\n";
+    let directories = "  directories: [{path: /a, exhaustive: true}, {path: /a/l/d, exhaustive: true, through: [{path: /a/l, target: ../b}]}, {path: /b, exhaustive: true}, {path: /b/d/g}]\n";
+    let place = declares(&(files.to_owned() + directories));
+    let snapshot = place.loaded();
+    let allows = |path: &str, name: &str| {
+        let mut files = snapshot.files.iter();
+        let directory = files.find(|file| file.path == std::path::Path::new(path));
+        match &directory.expect("declared").target {
+            Target::Directory(Some(exhaustive)) => exhaustive.allows(name.as_ref()),
+            other => panic!("{other:?}"),
+        }
+    };
+    for (path, name, allowed) in [
+        ("/a", "l", true),
+        ("/a", "f", false),
+        ("/b", "f", true),
+        ("/b", "d", true),
+        ("/b", "l", false),
+        ("/a/l/d", "g", true),
+        ("/a/l/d", "f", false),
+    ] {
+        assert_eq!(allows(path, name), allowed, "{name} in {path}");
+    }
+    let f = snapshot.files.iter().find(|file| file.path.ends_with("f"));
+    let f = f.expect("declared");
+    assert_eq!(f.real(), std::path::Path::new("/b/f"));
+    let temporary = crate::heal::temporary_name(f.real());
+    assert!(allows("/b", temporary.to_str().expect("text")));
+}
+
+#[test]
 fn what_is_compared_by_what_it_says_must_say_something() {
     let file = |compare: &str, content: &str| {
         format!(

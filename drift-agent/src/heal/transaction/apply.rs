@@ -16,7 +16,7 @@ use rustix::{
 
 use crate::{
     heal::{
-        execute::{HealError, parent_and_name, set_owner, unreachable_parent},
+        execute::{HealError, set_owner, split, unreachable_parent},
         other,
         replace::{self, take_name, temporary_name},
     },
@@ -32,7 +32,7 @@ pub(super) fn all(host: &Host, journal: &Journal, check: bool) -> Left {
     let mut left = Left::new();
     let mut places: BTreeMap<&Path, OwnedFd> = BTreeMap::new();
     for Entry { path, change } in &journal.entries {
-        let result = parent_and_name(path).and_then(|(parent, name)| {
+        let result = split(path).and_then(|(parent, name)| {
             if !places.contains_key(parent) {
                 match host.directory(parent, OFlags::RDONLY) {
                     Ok(dir) => drop(places.insert(parent, dir)),

@@ -3,8 +3,10 @@
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::{OsStr, OsString},
+    fs::File,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
+    thread,
 };
 
 use rustix::{
@@ -17,7 +19,7 @@ use crate::{
     declare::{Content, Declared, Target},
     heal::{
         attribute,
-        execute::{HealError, directory_for_writing, parent_and_name, unreachable_parent},
+        execute::{HealError, directory_for_writing, split, unreachable_parent},
         other,
         replace::{self, New, temporary_name},
     },
@@ -108,6 +110,52 @@ pub(super) fn missing(host: &Host, steps: &[Step]) -> Vec<PathBuf> {
 /// What stood there, of which flags were taken away that would keep it from being replaced.
 pub(super) type Lifted = Vec<attribute::Lifted>;
 
+/// Files whose syncs are waited for together, at most: each is an open descriptor until then.
+const TOGETHER: usize = 64;
+
+/// Syncs that are waited for at the same time: file systems make one commit of their journal of them.
+const AT_ONCE: usize = 8;
+
+/// A file that is staged and not synced yet.
+type Unsynced<'s> = Vec<(&'s Path, File)>;
+
+/// Syncs all of them. One that fails is not tried again: its pages may be gone.
+fn sync(files: &mut Unsynced<'_>) -> Result<(), TransactionError> {
+    let files = std::mem::take(files);
+    let part = |part: &[(&Path, File)]| {
+        part.iter().try_for_each(|(path, file)| {
+            fsync(file).map_err(|error| TransactionError::Stage {
+                path: (*path).to_owned(),
+                source: HealError::at("sync the file")(error),
+            })
+        })
+    };
+    let mut parts = files.chunks(files.len().div_ceil(AT_ONCE).max(1));
+    let own = parts.next().unwrap_or_default();
+    thread::scope(|scope| {
+        let mut rest: Vec<&[(&Path, File)]> = Vec::new();
+        let mut others = Vec::new();
+        for part_of in parts {
+            match thread::Builder::new().spawn_scoped(scope, || part(part_of)) {
+                Ok(other) => others.push(other),
+                // No thread to be had: one after the other.
+                Err(_) => rest.push(part_of),
+            }
+        }
+        let mut result = part(own);
+        for part_of in rest {
+            result = result.and_then(|()| part(part_of));
+        }
+        for other in others {
+            match other.join() {
+                Ok(synced) => result = result.and(synced),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        result
+    })
+}
+
 /// Stages all of it. When it returns, all of it lasts.
 pub(super) fn all(
     host: &Host,
@@ -120,13 +168,14 @@ pub(super) fn all(
     let mut sorted: Vec<&Step> = steps.iter().collect();
     sorted.sort_by_key(|step| step.path());
     let mut places: BTreeMap<&Path, OwnedFd> = BTreeMap::new();
+    let mut unsynced = Unsynced::new();
     for step in sorted {
         let path = step.path();
         let failed = |source| TransactionError::Stage {
             path: path.to_owned(),
             source,
         };
-        let (parent, name) = parent_and_name(path).map_err(failed)?;
+        let (parent, name) = split(path).map_err(failed)?;
         if removes(step).is_some() {
             if let Ok(dir) = host.directory(parent, OFlags::RDONLY) {
                 changeable(&dir, &name, None).map_err(failed)?;
@@ -141,9 +190,14 @@ pub(super) fn all(
             Some(dir) => dir,
             None => directory_for_writing(host, parent, notes).map_err(failed)?,
         };
-        one(host, step, &dir, &name, &removed, lifted).map_err(failed)?;
+        let staged = one(host, step, &dir, &name, &removed, lifted).map_err(failed)?;
         places.insert(parent, dir);
+        unsynced.extend(staged.map(|file| (path, file)));
+        if unsynced.len() == TOGETHER {
+            sync(&mut unsynced)?;
+        }
     }
+    sync(&mut unsynced)?;
     for (path, dir) in places {
         fsync(&dir).map_err(|error| TransactionError::Stage {
             path: path.to_owned(),
@@ -161,6 +215,7 @@ fn removes(step: &Step) -> Option<&Path> {
     }
 }
 
+/// Returns the file, where it is one.
 fn one(
     host: &Host,
     step: &Step,
@@ -168,34 +223,36 @@ fn one(
     name: &OsString,
     removed: &BTreeSet<&Path>,
     lifted: &mut Lifted,
-) -> Result<(), HealError> {
+) -> Result<Option<File>, HealError> {
     let (declared, like, source) = match step {
         Step::Put {
             declared,
             like,
             source,
         } => (declared, like.as_ref(), source),
-        Step::Attributes(_) | Step::Remove(_) => return changeable(dir, name, None),
+        Step::Attributes(_) | Step::Remove(_) => {
+            return changeable(dir, name, None).map(|()| None);
+        }
     };
     changeable(dir, name, Some(declared))?;
-    match &declared.target {
+    let staged = match &declared.target {
         Target::Directory(_) => match openat(dir, name, LOOK, Mode::empty()) {
             // Made as it should be; where the version does not come, it goes again.
-            Err(Errno::NOENT) => other::directory(host, declared).map(drop),
-            _ => other::stage_directory(dir, declared).map(drop),
+            Err(Errno::NOENT) => other::directory(host, declared).map(|_| None),
+            _ => other::stage_directory(dir, declared).map(|_| None),
         },
         Target::File(content) => {
             gives_way(dir, name, &declared.path, removed)?;
-            replace::stage(dir, name, declared, &new(content, source)?, like).map(drop)
+            replace::stage(dir, name, declared, &new(content, source)?, like).map(Some)
         }
         Target::Symlink(target) => {
             gives_way(dir, name, &declared.path, removed)?;
-            other::stage_link(dir, declared, target)
+            other::stage_link(dir, declared, target).map(|()| None)
         }
-        Target::Absent => Ok(()),
+        Target::Absent => Ok(None),
     }?;
     lifted.extend(attribute::lift_named(dir, name, declared)?);
-    Ok(())
+    Ok(staged)
 }
 
 const LOOK: OFlags = OFlags::RDONLY
@@ -256,7 +313,7 @@ pub(super) fn drop_all(host: &Host, journal: &Journal) -> Result<(), HealError> 
             Change::File { .. } | Change::Link | Change::Directory => {}
             Change::Attributes { .. } | Change::Remove => continue,
         }
-        let (parent, _) = parent_and_name(path)?;
+        let (parent, _) = split(path)?;
         let dir = match host.directory(parent, OFlags::RDONLY) {
             Ok(dir) => dir,
             // It never came to that, or nothing is left of it.
@@ -270,7 +327,7 @@ pub(super) fn drop_all(host: &Host, journal: &Journal) -> Result<(), HealError> 
         }
     }
     for directory in journal.directories.iter().rev() {
-        let (parent, name) = parent_and_name(&directory.path)?;
+        let (parent, name) = split(&directory.path)?;
         let Ok(dir) = host.directory(parent, OFlags::RDONLY) else {
             continue;
         };

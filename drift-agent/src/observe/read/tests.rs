@@ -18,7 +18,10 @@ use std::{
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, unlinkat};
 
 use super::*;
-use crate::declare::{Content, sample, without_final_newline};
+use crate::{
+    compare::text::{TextRules, normal},
+    declare::{Content, Heed, sample, without_final_newline},
+};
 
 fn look(path: &Path) -> Observed {
     look_as(&sample::declared(path, sample::file(b"x")))
@@ -47,7 +50,7 @@ fn a_content_is_hashed_with_and_without_its_final_line_end() {
     for text in ["", "x", "\n", "\r\n", "x\n", "xy\r\n", "x\n\n", "\r"]
         .map(str::to_owned)
         .into_iter()
-        .chain(["", "\n", "\r\n", "\n\n"].map(long))
+        .chain(["", "\n", "\r\n", "\n\n", "\r\nx\r\n"].map(long))
     {
         fs::write(&path, &text).unwrap();
         let observed = look(&path);
@@ -55,6 +58,19 @@ fn a_content_is_hashed_with_and_without_its_final_line_end() {
         let body = blake3::hash(without_final_newline(text.as_bytes()));
         assert_eq!(observed.found, Found::File(Some(whole)));
         assert_eq!(observed.body, Some(body), "{} bytes", text.len());
+        assert_eq!(observed.lines, None);
+        for final_newline in [Heed::Exact, Heed::Ignore] {
+            let mut content = Content::exact(Arc::from(&b"other"[..]));
+            content.lines = Some(whole);
+            content.body = (final_newline == Heed::Ignore).then_some(whole);
+            let observed = look_as(&sample::declared(&path, Target::File(content)));
+            let rules = TextRules {
+                final_newline,
+                line_endings: Heed::Ignore,
+            };
+            let lines = blake3::hash(&normal(text.as_bytes(), rules));
+            assert_eq!(observed.lines, Some(lines), "{} bytes", text.len());
+        }
     }
 }
 

@@ -218,6 +218,31 @@ impl State {
     }
 }
 
+/// The brakes of all paths, as they were written last. Of a database in which nothing was braked yet there are none.
+pub(super) fn all(
+    read: &redb::ReadTransaction,
+) -> Result<BTreeMap<PathBuf, HeldBrake>, redb::Error> {
+    let (brakes, contested) = match (read.open_table(BRAKES), read.open_table(CONTESTED)) {
+        (Ok(brakes), Ok(contested)) => (brakes, contested),
+        (Err(redb::TableError::TableDoesNotExist(_)), _)
+        | (_, Err(redb::TableError::TableDoesNotExist(_))) => return Ok(BTreeMap::new()),
+        (Err(error), _) | (_, Err(error)) => return Err(error.into()),
+    };
+    let mut all = BTreeMap::new();
+    for row in brakes.iter()? {
+        let (path, brake) = row?;
+        let (row, until) = brake.value();
+        let until_contested = contested.get(path.value())?;
+        let brake = HeldBrake {
+            row,
+            not_before: time_of(until).unwrap_or(SystemTime::UNIX_EPOCH),
+            contested: until_contested.and_then(|until| time_of(until.value())),
+        };
+        all.insert(PathBuf::from(OsStr::from_bytes(path.value())), brake);
+    }
+    Ok(all)
+}
+
 fn time_of(millis: u64) -> Option<SystemTime> {
     SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(millis))
 }

@@ -1,28 +1,40 @@
 //! The database of an agent that does not run, looked at from outside: a copy of it in memory is opened, so that the file is neither locked nor
 //! repaired under an agent that starts meanwhile.
 
-use std::{collections::BTreeMap, io};
+use std::{collections::BTreeMap, io, path::PathBuf};
 
 use redb::{Builder, StorageBackend, backends::InMemoryBackend};
 
-use super::{ACTIVE, GOOD, open::NAME, texts};
-use crate::store::{StoreError, folder::Folder};
+use super::{
+    ACTIVE, GOOD,
+    brake::{self, HeldBrake},
+    open::NAME,
+    texts,
+};
+use crate::store::{Holding, StoreError, folder::Folder, hold};
 
 /// Bytes of a database that is copied, at most: what the agent keeps in it is bounded far below.
 const MOST: u64 = 128 << 20;
 
-/// What was known of versions.
+/// What was known of versions, and of paths that are held back.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Known {
     /// By policy.
     pub active: BTreeMap<String, String>,
     pub last_good: BTreeMap<String, String>,
+    /// Versions that are held instead of those the policy folder says.
+    pub holding: Holding,
+    pub brakes: BTreeMap<PathBuf, HeldBrake>,
 }
 
 pub(in crate::store) fn peek(folder: &Folder) -> Result<Known, StoreError> {
+    let holding = hold::peek(folder)?;
     let bytes = folder.read(NAME, MOST);
     let Some(bytes) = bytes.map_err(|source| StoreError::Peek { source })? else {
-        return Ok(Known::default());
+        return Ok(Known {
+            holding,
+            ..Known::default()
+        });
     };
     let known = || -> Result<Known, redb::Error> {
         let copy = InMemoryBackend::new();
@@ -39,6 +51,8 @@ pub(in crate::store) fn peek(folder: &Folder) -> Result<Known, StoreError> {
         Ok(Known {
             active: texts(&read, ACTIVE).map_err(whole)?,
             last_good: texts(&read, GOOD).map_err(whole)?,
+            holding,
+            brakes: brake::all(&read)?,
         })
     };
     known().map_err(|error| StoreError::Database(Box::new(error)))

@@ -5,6 +5,7 @@ use std::{ffi::OsStr, path::PathBuf};
 use super::{
     attribute::{Owner, attributes},
     scalar,
+    through::through,
     version::{declared_path, group, on_drift, owner, severity},
 };
 use crate::{
@@ -23,6 +24,7 @@ const MAX_GLOBS: usize = 256;
 pub(super) fn symlink(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<SymlinkSpec> {
     let mut fields = decoder.shaped(cursor, &shape::SYMLINK)?;
     let path = declared_path(decoder, &mut fields);
+    let through = through(decoder, &mut fields, path.as_ref());
     let target = fields.required(decoder, "target", link_target);
     let owner = owner(decoder, &mut fields);
     let group = group(decoder, &mut fields);
@@ -32,6 +34,7 @@ pub(super) fn symlink(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<S
     fields.end(decoder);
     Some(SymlinkSpec {
         path: path?,
+        through,
         target: target?,
         owner,
         group,
@@ -41,7 +44,7 @@ pub(super) fn symlink(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<S
     })
 }
 
-fn link_target(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<PathBuf> {
+pub(super) fn link_target(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<PathBuf> {
     let text = decoder.text(cursor)?;
     if text.is_empty() || text.len() > MAX_PATH || text.contains('\0') {
         let message = format!("{} cannot be what a link holds", escape::name(&text));
@@ -53,11 +56,13 @@ fn link_target(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<PathBuf>
 pub(super) fn mask(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<SymlinkSpec> {
     let AbsentSpec {
         path,
+        through,
         on_drift,
         severity,
     } = absent(decoder, cursor)?;
     Some(SymlinkSpec {
         path,
+        through,
         target: "/dev/null".into(),
         owner: None,
         group: None,
@@ -70,11 +75,13 @@ pub(super) fn mask(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Syml
 pub(super) fn absent(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<AbsentSpec> {
     let mut fields = decoder.shaped(cursor, &shape::NOTHING)?;
     let path = declared_path(decoder, &mut fields);
+    let through = through(decoder, &mut fields, path.as_ref());
     let on_drift = on_drift(decoder, &mut fields);
     let severity = severity(decoder, &mut fields);
     fields.end(decoder);
     Some(AbsentSpec {
         path: path?,
+        through,
         on_drift,
         severity,
     })
@@ -83,6 +90,7 @@ pub(super) fn absent(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Ab
 pub(super) fn directory(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<DirectorySpec> {
     let mut fields = decoder.shaped(cursor, &shape::DIRECTORY)?;
     let path = declared_path(decoder, &mut fields);
+    let through = through(decoder, &mut fields, path.as_ref());
     let mode = fields.optional(decoder, "mode", scalar::file_mode);
     let owner = owner(decoder, &mut fields);
     let group = group(decoder, &mut fields);
@@ -111,6 +119,7 @@ pub(super) fn directory(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option
     };
     Some(DirectorySpec {
         path: path?,
+        through,
         mode,
         owner,
         group,

@@ -9,12 +9,12 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 use semver::Version;
 
-use super::{attribute, compare, content, reload, requirement, scalar, target};
+use super::{attribute, compare, content, reload, requirement, scalar, target, through::through};
 use crate::{
     escape,
     policy::{
-        AbsentSpec, Compare, Dependency, DirectorySpec, Environment, FileSpec, FinalNewline,
-        HardLinks, Mode, PolicyVersion, Principal, Redact, Severity, SymlinkSpec,
+        AbsentSpec, Compare, Dependency, DirectorySpec, Environment, FileSpec, HardLinks, Heed,
+        Mode, PolicyVersion, Principal, Redact, Severity, SymlinkSpec,
         decode::{Cursor, Decoder, Fields},
         expect::MAX_SIZE,
         path::{self, Unfit},
@@ -102,6 +102,7 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
 fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
     let mut fields = decoder.shaped(cursor, &shape::FILE)?;
     let path = declared_path(decoder, &mut fields);
+    let through = through(decoder, &mut fields, path.as_ref());
     let content = fields.required(decoder, "content", |decoder, cursor| {
         content::content(decoder, cursor.private())
     });
@@ -118,7 +119,10 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
         scalar::size(decoder, size, MAX_SIZE).map(|bytes| decoder.spanned(size, bytes))
     });
     let final_newline = fields.optional(decoder, "finalNewline", |decoder, rule| {
-        decoder.word(rule, "rule", &FinalNewline::ALL)
+        decoder.word(rule, "rule", &Heed::ALL)
+    });
+    let line_endings = fields.optional(decoder, "lineEndings", |decoder, rule| {
+        decoder.word(rule, "rule", &Heed::ALL)
     });
     let hard_links = fields.optional(decoder, "hardLinks", |decoder, rule| {
         decoder.word(rule, "rule", &HardLinks::ALL)
@@ -132,10 +136,12 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
         redact: redact.unwrap_or_default(),
         max_size,
         final_newline: final_newline.unwrap_or_default(),
+        line_endings: line_endings.unwrap_or_default(),
         hard_links: hard_links.unwrap_or_default(),
         compare: compare.unwrap_or_else(|| decoder.spanned(cursor, Compare::Exact)),
         after_heal: after_heal.unwrap_or_default(),
         path: path?,
+        through,
         content: content?,
         mode,
         owner,

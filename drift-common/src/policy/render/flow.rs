@@ -8,7 +8,7 @@ use super::{duration, scalar};
 use crate::policy::{
     AbsentSpec, Acl, AfterHeal, Attributes, Compare, Dependency, DirectorySpec, Environment,
     Exhaustive, Mode, NodeSelector, OnUnexpected, Principal, Rollout, Rules, Severity, Share,
-    Signal, Spanned, SymlinkSpec, Variable, Wanted, Whom,
+    Signal, Spanned, SymlinkSpec, Through, Variable, Wanted, Whom,
     compare::{Absence, Equal, Format, Keys, word},
 };
 
@@ -67,6 +67,16 @@ fn declared(path: &Path) -> (&'static str, String) {
             scalar(&STANDARD.encode(path.as_os_str().as_bytes())),
         ),
     }
+}
+
+/// The links that the way to a path may go through.
+pub(super) fn through(through: &Through) -> String {
+    let links = through.links().iter();
+    list(links.map(|link| map([declared(&link.path.value), ("target", path(&link.target))])))
+}
+
+fn way(links: &Through) -> (&'static str, String) {
+    ("through", through(links))
 }
 
 type Fields = Vec<(&'static str, String)>;
@@ -155,6 +165,7 @@ fn said(fields: &mut Fields, on_drift: Option<Mode>, severity: Severity) {
 pub(super) fn symlink(link: &SymlinkSpec) -> String {
     let SymlinkSpec {
         path: at,
+        through,
         target,
         owner,
         group,
@@ -162,7 +173,9 @@ pub(super) fn symlink(link: &SymlinkSpec) -> String {
         on_drift,
         severity,
     } = link;
-    let mut fields = vec![declared(&at.value), ("target", path(target))];
+    let mut fields = vec![declared(&at.value)];
+    fields.extend(through.as_ref().map(way));
+    fields.push(("target", path(target)));
     owners(&mut fields, owner.as_ref(), group.as_ref());
     fields.extend(attributes(other));
     said(&mut fields, *on_drift, *severity);
@@ -172,10 +185,12 @@ pub(super) fn symlink(link: &SymlinkSpec) -> String {
 pub(super) fn absent(absent: &AbsentSpec) -> String {
     let AbsentSpec {
         path,
+        through,
         on_drift,
         severity,
     } = absent;
     let mut fields = vec![declared(&path.value)];
+    fields.extend(through.as_ref().map(way));
     said(&mut fields, *on_drift, *severity);
     map(fields)
 }
@@ -183,6 +198,7 @@ pub(super) fn absent(absent: &AbsentSpec) -> String {
 pub(super) fn directory(directory: &DirectorySpec) -> String {
     let DirectorySpec {
         path,
+        through,
         mode,
         owner,
         group,
@@ -192,6 +208,7 @@ pub(super) fn directory(directory: &DirectorySpec) -> String {
         severity,
     } = directory;
     let mut fields = vec![declared(&path.value)];
+    fields.extend(through.as_ref().map(way));
     fields.extend(mode.map(|mode| ("mode", format!("\"{mode:04o}\""))));
     owners(&mut fields, owner.as_ref(), group.as_ref());
     fields.extend(attributes(other));

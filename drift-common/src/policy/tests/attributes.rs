@@ -343,15 +343,17 @@ error: unknown field `defaultAcl`
     |
  17 |     - {path: /j, content: {inline: a}, defaultAcl: []}
     |                                        ^^^^^^^^^^
-    = allowed here: path, pathBytes, content, mode, owner, group, xattrs, selinux, acl, flags,
-      capabilities, onDrift, severity, redact, maxSize, finalNewline, hardLinks, compare, afterHeal
+    = allowed here: path, pathBytes, through, content, mode, owner, group, xattrs, selinux, acl,
+      flags, capabilities, onDrift, severity, redact, maxSize, finalNewline, lineEndings, hardLinks,
+      compare, afterHeal
 
 error: unknown field `acl`
    --> p.yaml:19:29
     |
  19 |     - {path: /k, target: x, acl: [], xattrs: {user.a: b}}
     |                             ^^^
-    = allowed here: path, pathBytes, target, owner, group, xattrs, selinux, onDrift, severity
+    = allowed here: path, pathBytes, through, target, owner, group, xattrs, selinux, onDrift,
+      severity
 
 error: a symbolic link cannot have the attribute `user.a`
    --> p.yaml:19:47

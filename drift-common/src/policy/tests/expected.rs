@@ -1,14 +1,12 @@
 //! What takes a drift to be one, what is said of it, and what follows.
 
 use super::{check, policy, read, version};
-use crate::policy::{
-    Compare, Document, FileSpec, FinalNewline, Mode, Problems, Redact, Severity, parse,
-};
+use crate::policy::{Compare, Document, FileSpec, Heed, Mode, Problems, Redact, Severity, parse};
 
 #[test]
 fn what_can_be_said_of_a_file() {
     let files = version(
-        "    - path: /etc/a\n      content: {inline: a}\n      onDrift: observe\n      severity: critical\n      redact: all\n      maxSize: 64KiB\n      finalNewline: ignore\n      compare: exact\n    - path: /etc/b\n      content: {inline: a}\n",
+        "    - path: /etc/a\n      content: {inline: a}\n      onDrift: observe\n      severity: critical\n      redact: all\n      maxSize: 64KiB\n      finalNewline: ignore\n      lineEndings: ignore\n      compare: exact\n    - path: /etc/b\n      content: {inline: a}\n",
     );
     let (lineages, problems) = read(&(files + "---\n" + &policy("")));
     assert!(problems.is_empty(), "{problems}");
@@ -22,7 +20,7 @@ fn what_can_be_said_of_a_file() {
             file.severity,
             file.redact,
             file.max_size.as_ref().map(|size| size.value),
-            file.final_newline,
+            (file.final_newline, file.line_endings),
             file.compare.value.clone(),
         )
     };
@@ -33,7 +31,7 @@ fn what_can_be_said_of_a_file() {
             Severity::Critical,
             Redact::All,
             Some(64 << 10),
-            FinalNewline::Ignore,
+            (Heed::Ignore, Heed::Ignore),
             Compare::Exact
         )
     );
@@ -44,7 +42,7 @@ fn what_can_be_said_of_a_file() {
             Severity::Warning,
             Redact::Keys,
             None,
-            FinalNewline::Exact,
+            (Heed::Exact, Heed::Exact),
             Compare::Exact
         )
     );

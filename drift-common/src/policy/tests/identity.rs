@@ -161,6 +161,7 @@ fn another_meaning_has_another_digest() {
         ("owner: root", "owner: 0"),
         ("group: 0", "group: root"),
         ("finalNewline: ignore", "finalNewline: exact"),
+        ("finalNewline: ignore", "lineEndings: ignore"),
         ("finalNewline: ignore", "onDrift: heal"),
         ("finalNewline: ignore", "onDrift: observe"),
         ("finalNewline: ignore", "severity: info"),

@@ -69,8 +69,9 @@ fn a_misspelt_field_is_not_called_missing_too() {
    |
  8 |     - pth: /etc/a
    |       ^^^
-   = allowed here: path, pathBytes, content, mode, owner, group, xattrs, selinux, acl, flags,
-     capabilities, onDrift, severity, redact, maxSize, finalNewline, hardLinks, compare, afterHeal",
+   = allowed here: path, pathBytes, through, content, mode, owner, group, xattrs, selinux, acl,
+     flags, capabilities, onDrift, severity, redact, maxSize, finalNewline, lineEndings, hardLinks,
+     compare, afterHeal",
     );
 }
 

@@ -104,6 +104,8 @@ fn pieces() -> impl Strategy<Value = String> {
         "user::rw-",
         "capabilities: ",
         "cap_chown=ep",
+        "through: ",
+        "[{path: /etc, target: ../x}]\n",
         "flags: [immutable]\n",
     ]);
     vec(piece, 0..60).prop_map(|pieces| pieces.concat())
@@ -186,14 +188,15 @@ fn others() -> Vec<PolicyVersion> {
     let all = r#"    []
   symlinks:
     - {path: "/a b", target: "../x y", owner: root, group: 7}
-    - {pathBytes: L2H/, target: /x, onDrift: observe, selinux: "u:r:t", xattrs: {trusted.x: y}}
+    - {pathBytes: L2H/, through: [], target: /x, onDrift: observe, selinux: "u:r:t", xattrs: {trusted.x: y}}
   masks: [{path: /m, severity: info}]
-  absent: [{path: /n}, {path: /o, onDrift: heal, severity: critical}]
+  absent: [{path: /n}, {path: /o, onDrift: heal, severity: critical}, {path: /n/o, through: [{path: /n, target: "."}]}]
   directories:
     - {path: /d, mode: "1777", owner: 0}
     - {path: /g, acl: [], defaultAcl: ["u::7", "g::5", "o::0"], flags: [], xattrs: {user.x: y}}
     - {path: /e, exhaustive: true, ignore: ["*.bak", "{a,b}", "[0-9]"], onUnexpected: remove}
     - {path: /f, exhaustive: true}
+    - {path: /h/i, through: [{pathBytes: L2g=, target: "/x y"}, {path: "/x y", target: a//./b/}], exhaustive: true}
 "#;
     ["    []\n", all].into_iter().map(unchecked).collect()
 }

@@ -64,7 +64,7 @@ error: unknown field `mode`
     |
  12 |     - {path: /a, mode: "0644"}
     |                  ^^^^
-    = allowed here: path, pathBytes, onDrift, severity
+    = allowed here: path, pathBytes, through, onDrift, severity
 
 error: `ignore` says something only of an exhaustive directory
    --> p.yaml:14:7

@@ -1,6 +1,7 @@
 //! What the policy may say about equality.
 
 use super::{Format::*, *};
+use crate::declare::Heed;
 
 fn rules() -> Rules {
     Rules::default()
