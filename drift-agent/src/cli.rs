@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand.
 
+mod accept;
 mod activate;
 mod check;
 mod completions;
@@ -8,7 +9,9 @@ mod difference;
 mod duration;
 mod explain;
 mod format;
+mod heal;
 mod history;
+mod pause;
 mod policy;
 mod probe;
 mod run;
@@ -16,6 +19,8 @@ mod size;
 mod snapshot;
 mod state;
 mod status;
+
+pub(crate) use duration::duration;
 
 use std::{
     io::{self, Write},
@@ -62,6 +67,10 @@ enum Command {
     Explain(explain::Explain),
     Activate(activate::Activate),
     Rollback(activate::Rollback),
+    Heal(heal::Heal),
+    Accept(accept::Accept),
+    Pause(pause::Pause),
+    Resume(pause::Resume),
     History(history::History),
     Status(status::StatusCommand),
     Policy(policy::Policy),
@@ -84,6 +93,10 @@ pub fn main() -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Activate(activate) => activate.run(),
         Command::Rollback(rollback) => rollback.run(),
+        Command::Heal(heal) => heal.run(),
+        Command::Accept(accept) => accept.run(),
+        Command::Pause(pause) => pause.run(),
+        Command::Resume(resume) => resume.run(),
         Command::History(history) => history.run(),
         Command::Status(status) => status.run(),
         Command::Policy(policy) => policy.run(),

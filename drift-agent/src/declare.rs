@@ -7,6 +7,7 @@
 mod accounts;
 mod attribute;
 mod basis;
+mod belongings;
 mod beside;
 mod changed;
 mod content;
@@ -24,8 +25,9 @@ pub use beside::{Beside, beside};
 pub use changed::Changes;
 pub use content::MAX_CONTENTS;
 pub use drift_common::policy::{
-    Backoff, Compare, Fight, Flags, Globs, Guard, HardLinks, Heed, Hold, Holds, MassDrift, Mode,
-    OnRemove, Position, Redact, Severity, with_unix_line_ends, without_final_newline,
+    AfterHeal, Backoff, Compare, Endpoint, Evidence, Fight, Flags, Globs, Guard, HardLinks, Heed,
+    Hold, Holds, MassDrift, Method, Mode, OnRemove, Position, Redact, Severity, Signal, Whom,
+    Window, with_unix_line_ends, without_final_newline,
 };
 pub use folder::{MAX_BYTES, MAX_FILES};
 pub use rejected::Rejected;
@@ -59,6 +61,7 @@ pub struct ActivePolicy {
     pub digest: blake3::Hash,
     pub mode: Mode,
     pub guard: Guard,
+    pub evidence: Evidence,
 }
 
 /// What a Policy says of changing its version.
@@ -88,6 +91,8 @@ pub struct Declared {
     /// What to do when it drifts.
     pub on_drift: Mode,
     pub severity: Severity,
+    /// What makes programs take it in, once it was put back.
+    pub after_heal: Vec<AfterHeal>,
     pub at: Position,
 }
 
@@ -134,7 +139,7 @@ pub struct Content {
     /// BLAKE3 of the bytes without their final line end, where that does not count.
     pub body: Option<blake3::Hash>,
     /// BLAKE3 of the bytes with `\n` for each `\r\n`, where that does not count; without their final line end where that does not count either.
-    pub lines: Option<blake3::Hash>,
+    pub lines: Option<Box<blake3::Hash>>,
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: u64,
     pub hard_links: HardLinks,

@@ -3,6 +3,7 @@
 mod action;
 mod attribute;
 mod edit;
+mod evidence;
 mod execute;
 mod guard;
 mod other;
@@ -15,6 +16,7 @@ mod tests;
 
 pub use action::Action;
 pub use edit::{Text, edited, kept};
+pub use evidence::keep as keep_evidence;
 pub use execute::{HealError, Healed, execute, sweep_leftovers};
 pub use guard::{Brake, Budget, Contested, Fights, Mass, MassVerdict, Rival, Verdict};
 pub use plan::{Impossible, healable, plan};

@@ -21,6 +21,10 @@ pub mod compare;
 
 pub mod heal;
 
+pub mod reload;
+
+pub mod stop;
+
 pub mod switch;
 
 pub mod report;

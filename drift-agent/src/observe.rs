@@ -3,6 +3,7 @@
 mod actor;
 mod attribute;
 mod decode;
+mod holder;
 mod objects;
 mod read;
 mod register;
@@ -10,9 +11,10 @@ mod scan;
 mod seen;
 mod settle;
 
-pub use actor::{Identify, is_same_process};
+pub use actor::{Identify, actor_of, is_same_process, start_ticks};
 pub use attribute::{Place, Reading, read as read_attribute, read_all as read_attributes};
 pub use decode::{Decoded, decode};
+pub use holder::{OldFile, Search};
 pub use objects::{Directory, Name, Object, Objects};
 pub use read::{
     Found, Held, Host, Known, Look, Observed, Stat, Times, Unexpected, observe, observe_at_rest,

@@ -7,6 +7,7 @@
 //! One task owns all state. Looking and healing block, so they run on a small pool of threads as [`work::Job`]s and come back as [`Wake::Done`].
 
 mod attribute;
+mod by_hand;
 mod change;
 mod describe;
 mod drain;
@@ -17,8 +18,10 @@ mod judge;
 mod keep;
 mod path;
 mod quiet;
+mod reloads;
 mod scan;
 mod status;
+mod stops;
 mod timers;
 mod work;
 
@@ -44,11 +47,12 @@ use tokio::{
 
 use crate::{
     declare::{Basis, Changes, Rejected, Snapshot},
-    observe::{Host, Identify, Objects, Register},
+    observe::{Host, Identify, Objects, Register, Search},
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
     report::{Cause, Event, Record, ReportError, Reporter, Watching},
     serve::Asked,
     settings::{SCAN_ALONE, SCAN_BESIDE_PROBES, Settings},
+    stop::Files,
     store::Store,
     switch::Switched,
 };
@@ -131,6 +135,10 @@ struct Pipeline {
     /// As many as the snapshot has policies.
     policy_brakes: Vec<guard::PolicyBrake>,
     before: guard::Before,
+    halt: stops::Halt,
+    by_hand: Option<by_hand::ByHand>,
+    reloads: reloads::Reloads,
+    search: Arc<Search>,
     /// Paths that somebody has open for writing.
     writing: BTreeSet<usize>,
     identify: Identify,
@@ -175,6 +183,8 @@ pub struct Parts {
     pub basis: Basis,
     /// Why the snapshot is not what the policy folder holds, but the last good one.
     pub rejected: Option<Rejected>,
+    /// What the folder says waits: what is declared is what it said before.
+    pub waits: bool,
     /// `Err`: why there are no probes.
     pub probe: Result<Probe, String>,
     /// What is asked through the control socket.
@@ -205,6 +215,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         Err(reason) => (None, Some(reason)),
     };
     let unseen_count = unseen.len();
+    let files = Files::of(&parts.settings.state, &parts.settings.break_glass);
+    let halt = stops::Halt::new(files, parts.store.pauses());
     let pace = Pace::new(parts.settings.scan_rate, Instant::now());
     let idle = parts.settings.scan_idle;
     let quiet = idle.then(|| Quiet::start(MOST_JOBS / 2)).transpose();
@@ -230,12 +242,16 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         snapshot: Arc::default(),
         next: None,
         switching: None,
-        again: false,
+        again: parts.waits,
         generation: 0,
         objects: Arc::default(),
         register: None,
         paths: Vec::new(),
         policy_brakes: Vec::new(),
+        halt,
+        by_hand: None,
+        reloads: reloads::Reloads::default(),
+        search: Arc::default(),
         before: guard::Before::default(),
         writing: BTreeSet::new(),
         identify: Identify::new(),
@@ -264,6 +280,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         None => pipeline.keep(&parts.snapshot, sources),
     }
     pipeline.declare(Arc::new(parts.snapshot), None, &mut ears)?;
+    pipeline.look_at_stops(Cause::Start, None)?;
     pipeline.resume_brakes();
     let now = Instant::now();
     pipeline
@@ -283,6 +300,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
 
     loop {
         pipeline.start_jobs();
+        pipeline.start_reloads();
         let wake = tokio::select! {
             biased;
             _ = terminate.recv() => Wake::End,
@@ -297,7 +315,9 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         match wake {
             Wake::Ring => pipeline.drain(&mut ears)?,
             Wake::Done(done) => {
-                pipeline.running -= 1;
+                if !done.is_apart() {
+                    pipeline.running -= 1;
+                }
                 pipeline.take(*done, &mut ears)?;
                 pipeline.advance(&mut ears)?;
                 pipeline.ready()?;
@@ -391,6 +411,7 @@ impl Pipeline {
         {
             *ears = self.larger(objects.count());
         }
+        self.forget_by_hand();
         let old = std::mem::replace(&mut self.snapshot, snapshot);
         let mut states: HashMap<_, _> = old
             .files
@@ -422,6 +443,7 @@ impl Pipeline {
         });
         self.urgent.clear();
         self.patient.clear();
+        self.reloads.heals = 0;
         self.timers.clear_paths();
         self.losses.forget();
         self.say_activated(&old, switched)?;

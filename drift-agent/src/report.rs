@@ -29,7 +29,9 @@ pub use history::Heals;
 pub use line::SCHEMA;
 pub(crate) use line::{path_bytes, shown};
 pub use otlp::{Counts, OtlpError, Settings as OtlpSettings};
-pub use record::{Actor, Cause, Event, FileType, Outcome, Record, State};
+pub use record::{
+    Actor, AfterDone, Cause, Event, Evidence, FileType, Holder, Holders, Outcome, Record, State,
+};
 pub use redact::{Redactable, Redactor, Shown, Why};
 
 use history::History;

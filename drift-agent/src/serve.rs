@@ -4,14 +4,16 @@
 //! JSON (docs/control.md). The pipeline answers requests from its state when it is woken by them; it never waits for who asks.
 
 mod client;
+mod hand;
 mod socket;
 mod status;
 
 pub use client::{AskError, ask};
+pub use hand::{Healing, Outcome as HandOutcome, Pausing, Resuming, Row, Rows};
 pub use socket::{Served, serve};
 pub use status::{
     Health, Held, HeldPath, Lack, LastScan, PolicyStatus, Reason, RecordsLost, SensorStatus,
-    Status, StoreStatus, rfc3339,
+    Status, StopStatus, StoreStatus, rfc3339,
 };
 
 use std::time::Duration;
@@ -28,7 +30,7 @@ const NAME: &str = "control.sock";
 pub const VERSION: u32 = 1;
 
 /// Bytes of a request, at most.
-const MOST_REQUEST: u64 = 4096;
+const MOST_REQUEST: u64 = 64 << 10;
 
 /// Bytes of an answer that are read, at most.
 const MOST_ANSWER: u64 = 64 << 20;
@@ -41,14 +43,20 @@ pub enum Request {
     Status,
     /// Another version of a policy; `true`: only say what would happen.
     Version(Box<Demand>, bool),
+    /// Hold healing for a time.
+    Pause(Box<Pausing>),
+    /// Let it go on.
+    Resume(Box<Resuming>),
+    /// Heal now.
+    Heal(Box<Healing>),
 }
 
 impl Request {
     /// For the pipeline to answer. A change of versions waits for the disk.
     const fn patience(&self) -> Duration {
         match self {
-            Self::Status => Duration::from_secs(5),
-            Self::Version(..) => Duration::from_secs(120),
+            Self::Status | Self::Pause(_) | Self::Resume(_) => Duration::from_secs(5),
+            Self::Version(..) | Self::Heal(_) => Duration::from_secs(120),
         }
     }
 }
@@ -75,6 +83,9 @@ struct Answering {
 pub enum Body {
     Status(Box<Status>),
     Version(Answer),
+    /// To what is over with a word.
+    Done(Answer),
+    Healed(Box<Rows>),
     Error(Refusal),
 }
 
@@ -86,9 +97,20 @@ pub struct Refusal {
     pub message: String,
 }
 
+/// Who is at the other end of a connection.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    pub uid: u32,
+    pub gid: u32,
+    /// `None`: of another pid namespace.
+    pub pid: Option<u32>,
+}
+
 /// A request on its way to the pipeline.
 #[derive(Debug)]
 pub struct Asked {
     pub request: Request,
+    /// Who asks, as the kernel says.
+    pub peer: Peer,
     pub answer: oneshot::Sender<Body>,
 }

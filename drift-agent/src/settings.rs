@@ -56,6 +56,10 @@ pub struct Settings {
     /// Bytes of the ring of changes.
     pub ring: u32,
     pub output: Output,
+    /// A file that stops healing for a while: see [`crate::stop`].
+    pub break_glass: PathBuf,
+    /// Programs that `afterHeal` may name.
+    pub allowed_commands: Vec<PathBuf>,
     pub ready_file: Option<PathBuf>,
     /// Let the kernel programs log what they do.
     pub debug_probes: bool,

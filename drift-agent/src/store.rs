@@ -5,6 +5,7 @@
 //! <state>/blobs/ab/cdef…   contents by their digest                                   blob
 //! <state>/last-good        the policy folder as it was when it was good last          snapshot
 //! <state>/holds            versions held instead of those the folder says, and failed ones   hold
+//! <state>/pauses           healing that somebody holds for a time                    pause
 //! <state>/journal          a change of versions that is under way                     journal
 //! <state>/state.redb       versions seen, active and good; brakes: a cache            state
 //! <state>/history/N.log    what was reported                                          history
@@ -17,10 +18,12 @@ mod blob;
 mod declaration;
 mod declared;
 mod error;
+mod evidence;
 mod folder;
 mod history;
 mod hold;
 mod journal;
+mod pause;
 mod room;
 mod sealed;
 mod snapshot;
@@ -29,10 +32,13 @@ mod state;
 pub use blob::MOST_BLOB;
 pub use declared::InForce;
 pub use error::{Changed, StoreError};
+pub use evidence::MOST_EVIDENCE;
 pub use history::{Bounds, HistoryWriter, MOST_LINE, Past, read as read_history};
 pub use hold::{Failure, Held, Holding};
 pub use journal::{Change, Directory, Entry, Journal, Moved, Over, Stage};
+pub use pause::{LONGEST_PAUSE, Pause, Pauses};
 pub use room::Usage;
+pub use sealed::PathForm;
 pub use snapshot::Restored;
 pub use state::{
     Activation, HeldBrake, Known, Longest, MOST_RETAINED, MOST_VERSIONS, Seen, Spent, State,
@@ -60,6 +66,7 @@ pub struct Store {
     blobs: Blobs,
     state: State,
     holding: Mutex<Holding>,
+    pauses: Mutex<Pauses>,
     quota: u64,
     /// Held by whoever adds or removes blobs.
     room: Mutex<Room>,
@@ -87,12 +94,14 @@ impl Store {
         let mut notes = Vec::new();
         let state = State::open(&folder, &mut notes)?;
         let holding = Mutex::new(hold::read(&folder, &mut notes)?);
+        let pauses = Mutex::new(pause::read(&folder, &mut notes)?);
         Ok(Self {
             path: state_dir.to_owned(),
             folder,
             blobs,
             state,
             holding,
+            pauses,
             quota,
             room: Mutex::new(room),
             notes,
@@ -115,6 +124,18 @@ impl Store {
         match Folder::named(state_dir) {
             Ok(folder) => state::peek(&folder),
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Known::default()),
+            Err(source) => Err(StoreError::Peek { source }),
+        }
+    }
+
+    /// What the state folder of an agent that does not run says is paused.
+    ///
+    /// # Errors
+    /// The folder cannot be read.
+    pub fn peek_pauses(state_dir: &Path) -> Result<Pauses, StoreError> {
+        match Folder::named(state_dir) {
+            Ok(folder) => pause::read(&folder, &mut Vec::new()),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Pauses::default()),
             Err(source) => Err(StoreError::Peek { source }),
         }
     }

@@ -6,10 +6,12 @@
 
 mod answer;
 mod choose;
+mod pause;
 mod plan;
 
 pub use answer::Answer;
 pub use choose::{Decision, Demand, Wish, choose};
+pub use pause::{paused, resumed};
 
 use std::{
     collections::HashMap,
@@ -24,9 +26,10 @@ use drift_common::{
 use thiserror::Error;
 
 use crate::{
-    declare::{Mode, Rejected, Snapshot},
+    declare::{AfterHeal, Mode, Rejected, Snapshot},
     heal::{self, Finished, HealError, Impossible, Step, Transaction, TransactionError},
     observe::{Host, observe},
+    reload,
     store::{Held, Holding, Moved, Store, StoreError},
 };
 
@@ -97,6 +100,10 @@ pub struct Switched {
     pub is_unfinished: bool,
     /// Paths that are not as declared after it.
     pub amiss: Vec<PathBuf>,
+    /// The first of those that were written.
+    pub first: Option<PathBuf>,
+    /// What is to be done for programs to take it in: each once, after all of it was read again.
+    pub after: Vec<AfterHeal>,
 }
 
 impl Switched {
@@ -106,6 +113,10 @@ impl Switched {
         let s = if self.written == 1 { "" } else { "s" };
         let mut parts = vec![format!("{} path{s} written", self.written)];
         parts.extend(self.notes.iter().cloned());
+        if !self.after.is_empty() {
+            let after: Vec<String> = self.after.iter().map(ToString::to_string).collect();
+            parts.push(format!("then: {}", after.join(", ")));
+        }
         if let Some(first) = self.amiss.first() {
             let more = match self.amiss.len() - 1 {
                 0 => String::new(),
@@ -193,8 +204,23 @@ pub fn perform(
         let observed = observe(host, declared, None, &mut |_| {});
         (!plan::healable(declared, &observed).is_empty()).then(|| declared.path.clone())
     };
+    let mut after = Vec::new();
+    for path in &written {
+        let of = |snapshot: &Snapshot| {
+            let found = snapshot
+                .files
+                .binary_search_by(|declared| declared.path.as_path().cmp(path));
+            found
+                .ok()
+                .map(|index| snapshot.files[index].after_heal.clone())
+        };
+        // What goes with the old version is what its programs have to hear of.
+        reload::add(&mut after, &of(new).or_else(|| of(old)).unwrap_or_default());
+    }
     Ok(Switched {
         moves: moves.to_vec(),
+        first: written.first().cloned(),
+        after,
         amiss: written.iter().filter_map(|path| amiss(path)).collect(),
         written: written.len(),
         is_unfinished: !left.is_empty(),

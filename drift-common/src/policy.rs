@@ -77,10 +77,12 @@ pub use expect::{
     HardLinks, Heed, MAX_SIZE, Redact, Severity, with_unix_line_ends, without_final_newline,
 };
 pub use globs::Globs;
-pub use guard::{Backoff, Fight, Guard, MassDrift, Mode, OnRemove};
+pub use guard::{
+    Backoff, ClockTime, Days, Evidence, Fight, Guard, MassDrift, Mode, OnRemove, Window, WindowKind,
+};
 pub use parse::{API_VERSION, is_name, parse};
 pub use problem::{Problem, Problems};
-pub use reload::{AfterHeal, Signal, Whom};
+pub use reload::{AfterHeal, Endpoint, Method, Signal, Whom};
 pub use render::render;
 pub use requirement::{Dependency, Environment, Variable};
 pub use resource::definitions;
@@ -106,6 +108,7 @@ pub struct Policy {
     pub mode: Mode,
     pub on_remove: OnRemove,
     pub guard: Guard,
+    pub evidence: Evidence,
     /// The nodes that it is for; empty: all.
     pub node_selector: NodeSelector,
     /// `None`: all nodes have the `activeVersion`.

@@ -64,3 +64,26 @@ pub fn is_clean(scene: &Scene) -> Result<()> {
     ensure!(status == 0 && records.is_empty(), "{status} {records:?}");
     Ok(())
 }
+
+/// Any command of the agent that goes by the scene's state folder.
+///
+/// # Errors
+/// It cannot be run.
+pub fn run<A: AsRef<OsStr>>(scene: &Scene, arguments: &[A]) -> Result<Said> {
+    let output = Command::new(program())
+        .args(arguments)
+        .arg("--state")
+        .arg(scene.root().join("state"))
+        .output()?;
+    said(&output)
+}
+
+/// [`run`], which must end with this status: all that it said.
+///
+/// # Errors
+/// It does not: with what it said.
+pub fn says<A: AsRef<OsStr>>(scene: &Scene, arguments: &[A], expected: i32) -> Result<String> {
+    let (status, out, err) = run(scene, arguments)?;
+    ensure!(status == expected, "{status}, not {expected}: {out}{err}");
+    Ok(out + &err)
+}

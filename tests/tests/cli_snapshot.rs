@@ -526,7 +526,10 @@ fn links_on_the_way_to_a_path_are_declared_with_it() -> Result<()> {
         let path = format!("{}/{path}", scene.at("etc/app/current").display());
         ensure!(text.contains(&path), "no {path}:\n{text}");
     }
-    ensure!(text.matches("target: ../srv/app").count() == 3, "{text}");
+    ensure!(
+        text.matches("target: \"../srv/app\"").count() == 3,
+        "{text}"
+    );
     ensure!(text.matches("target: releases/7").count() == 3, "{text}");
     let check = || -> Result<(Option<i32>, String)> {
         let output = Command::new(program())

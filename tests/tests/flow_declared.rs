@@ -197,11 +197,13 @@ fn what_the_agent_does_not_act_on_it_refuses() -> Result<()> {
         "1.0.0",
         HEAL_AT_ONCE,
         r"files:
-    - {path: TREE/a, content: {inline: a}, afterHeal: [{reload: nginx.service}]}
+    - {path: TREE/a, content: {inline: a}}
+  environment:
+    - {process: /usr/bin/app, variables: [{name: LANG, value: C}]}
 ",
     )?;
     let why = Agent::start(&scene, &SCAN).map(drop);
     let why = why.err().map(|why| format!("{why:#}")).unwrap_or_default();
-    ensure!(why.contains("`afterHeal` is not supported yet"), "{why}");
+    ensure!(why.contains("`environment` is not supported yet"), "{why}");
     Ok(())
 }

@@ -7,8 +7,8 @@ use std::{ops::Add, sync::Arc};
 
 use drift_common::{
     policy::{
-        Document, Guard, MAX_FILE, MAX_NODES, Mode, NodeSelector, OnRemove, Policy, PolicyVersion,
-        Source, Spanned, is_name, render,
+        Document, Evidence, Guard, MAX_FILE, MAX_NODES, Mode, NodeSelector, OnRemove, Policy,
+        PolicyVersion, Source, Spanned, is_name, render,
     },
     yaml::{Event, Events},
 };
@@ -131,6 +131,7 @@ fn documents(entries: Vec<Entry>, title: &Title, at: &Arc<Source>) -> [Document;
         mode: Mode::Observe,
         on_remove: OnRemove::default(),
         guard: Guard::default(),
+        evidence: Evidence::default(),
         node_selector: NodeSelector::new(),
         rollout: None,
     };
@@ -175,7 +176,8 @@ fn version(
 
 impl Title {
     /// The name of the document that holds the version.
-    fn document(&self) -> String {
+    #[must_use]
+    pub fn document(&self) -> String {
         let number: String = self
             .version
             .to_string()

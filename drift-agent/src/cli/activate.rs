@@ -14,7 +14,9 @@ use crate::{
     declare::Snapshot,
     heal,
     observe::Host,
+    reload::{self, Allowed},
     serve::{AskError, Body, Request, ask},
+    stop::{BREAK_GLASS, Files, Stops},
     store::{DEFAULT_QUOTA, Store},
     switch::{self, Answer, Decision, Demand, Wish},
 };
@@ -124,8 +126,7 @@ impl Common {
         let state = state.path()?;
         let answer = match ask(&state, Request::Version(Box::new(demand.clone()), dry_run)) {
             Ok(Body::Version(answer)) => answer,
-            Ok(Body::Error(refusal)) => return Err(AskError::Refused(refusal).into()),
-            Ok(Body::Status(_)) => return Err(AskError::Unknown.into()),
+            Ok(_) => return Err(AskError::Unknown.into()),
             Err(AskError::NoAgent) => {
                 let policies = policies.context(
                     "no agent runs with this state folder: say where the policies are, with --policies DIR, and it is done without one",
@@ -134,17 +135,22 @@ impl Common {
             }
             Err(error) => return Err(error.into()),
         };
-        if answer.status == 0 {
-            super::policy::print(&answer.text)?;
-        } else {
-            super::complain(answer.text.trim_end());
-        }
-        Ok(ExitCode::from(answer.status))
+        answered(&answer)
     }
 }
 
+/// Says it.
+pub(super) fn answered(answer: &Answer) -> Result<ExitCode> {
+    if answer.status == 0 {
+        super::policy::print(&answer.text)?;
+    } else {
+        super::complain(answer.text.trim_end());
+    }
+    Ok(ExitCode::from(answer.status))
+}
+
 /// Who asks, as far as it is known.
-fn who() -> String {
+pub(super) fn who() -> String {
     let uid = rustix::process::getuid().as_raw();
     match std::env::var("SUDO_USER") {
         Ok(user) if !user.is_empty() => format!("{} (uid {uid})", first_line(&user)),
@@ -152,7 +158,7 @@ fn who() -> String {
     }
 }
 
-fn first_line(text: &str) -> String {
+pub(super) fn first_line(text: &str) -> String {
     const MOST: usize = 500;
     let line = text.lines().next().unwrap_or_default();
     line.chars().take(MOST).collect()
@@ -202,6 +208,19 @@ fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Resul
         ));
         Snapshot::default()
     });
+    let stops = Stops {
+        files: Files::of(state, Path::new(BREAK_GLASS)).look(),
+        pauses: store.pauses(),
+    };
+    if let Some(stop) = stops
+        .of_all(SystemTime::now())
+        .filter(|stop| stop.kind.stops_people())
+    {
+        return Ok(Answer::new(
+            10,
+            format!("{}\nNothing was changed.\n", stop.message),
+        ));
+    }
     if dry_run {
         let steps = switch::steps(&host, &before, &snapshot, &moves);
         return Ok(Answer::rehearsed(&moves, steps));
@@ -214,7 +233,15 @@ fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Resul
                     "The policies in force are not kept for a start without them: {error}."
                 ));
             }
-            Ok(Answer::done(&switched))
+            let answer = Answer::done(&switched);
+            let came = reload::perform_all(&switched.after, &Allowed::default());
+            let lines: String = came
+                .iter()
+                .map(|came| format!("{}\n", came.sentence()))
+                .collect();
+            let failed = came.iter().any(|came| came.result.is_err());
+            let status = if failed { 1 } else { answer.status };
+            Ok(Answer::new(status, answer.text + &lines))
         }
         Err(error) => {
             switch::note_failure(&store, demand, &moves, &error);

@@ -9,16 +9,17 @@ mod undeclared;
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
+    time::SystemTime,
 };
 
 use anyhow::{Context, Result};
 use clap::Args;
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use self::kept::Kept;
 use super::{format::Format, state::StateFolder};
 use crate::{
-    declare::{self, Names},
+    declare::{self, Declared, Mode, Names},
     observe::Host,
 };
 
@@ -55,6 +56,22 @@ struct Explanation {
     status: u8,
 }
 
+impl Explanation {
+    /// Adds what people hold healing back with, where this path would be healed.
+    fn held(&mut self, state: &Path, declared: &Declared) {
+        let stops = super::pause::known(state);
+        let stop = stops.of(&declared.policy, SystemTime::now());
+        if let Some(stop) = stop.filter(|_| declared.on_drift == Mode::Heal) {
+            self.text += &format!(
+                "healing is held: {} ({})\n",
+                stop.message,
+                stop.kind.reason()
+            );
+            self.value["stop"] = json!({"reason": stop.kind.reason(), "message": stop.message});
+        }
+    }
+}
+
 impl Explain {
     /// Runs the command.
     ///
@@ -82,15 +99,17 @@ impl Explain {
                 let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
                 let names = Names::of(Path::new("/"));
                 let declared = &snapshot.files[index];
-                let kept = kept.of_path(&state, declared);
-                declared::explain(
+                let of_path = kept.of_path(&state, declared);
+                let mut explanation = declared::explain(
                     &snapshot,
                     declared,
                     &host.holding(),
                     &names,
                     &policies,
-                    &kept,
-                )
+                    &of_path,
+                );
+                explanation.held(&state, declared);
+                explanation
             }
             Err(_) => undeclared::explain(&snapshot, &path),
         };

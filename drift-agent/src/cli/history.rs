@@ -1,5 +1,7 @@
 //! `drift-agent history`: what was seen, decided and done on this node.
 
+mod kept;
+
 use std::{
     collections::VecDeque,
     path::{Path, PathBuf},
@@ -257,7 +259,8 @@ fn one(state: &Path, id: &str, output: Format) -> Result<ExitCode> {
         ),
         [record] => {
             print(&match output {
-                Format::Table | Format::Yaml => yaml(record),
+                Format::Table => yaml(record) + &kept::shown(state, record),
+                Format::Yaml => yaml(record),
                 Format::Json => format!("{record:#}\n"),
                 Format::Jsonl => format!("{}\n", lines[0]),
             })?;

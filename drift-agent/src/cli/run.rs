@@ -5,7 +5,7 @@ use std::{
     io::{self, IsTerminal},
     path::{Path, PathBuf},
     sync::Arc,
-    time::Duration,
+    time::{Duration, SystemTime},
 };
 
 use anyhow::{Context, Result, bail};
@@ -29,6 +29,7 @@ use crate::{
     report::{OtlpSettings, Output, Reporter},
     serve,
     settings::{Sensor, Settings},
+    stop::{BREAK_GLASS, Files, Stops},
     store::{Bounds, Store},
     switch,
 };
@@ -82,6 +83,12 @@ pub struct Run {
     /// A table for people, or one JSON record a line (docs/record.schema.json).
     #[arg(short, long, value_enum, default_value_t = OutputArg::Table)]
     output: OutputArg,
+    /// The file that stops all healing for an hour, or for as long as it says (docs/brakes.md).
+    #[arg(long, value_name = "PATH", default_value = BREAK_GLASS)]
+    break_glass: PathBuf,
+    /// A program that `afterHeal` of a policy may run. May be given more than once; without it none is run.
+    #[arg(long = "allow-command", value_name = "PATH", value_parser = absolute)]
+    allowed_commands: Vec<PathBuf>,
     /// File to create when the probes are attached and everything was looked at once; removed at the end.
     #[arg(long, value_name = "PATH")]
     ready_file: Option<PathBuf>,
@@ -154,6 +161,8 @@ impl Run {
             store_quota,
             ring,
             output,
+            break_glass,
+            allowed_commands,
             ready_file,
             debug_probes,
         } = self;
@@ -193,6 +202,8 @@ impl Run {
                 OutputArg::Table => Output::Table,
                 OutputArg::Jsonl => Output::Jsonl,
             },
+            break_glass,
+            allowed_commands,
             ready_file,
             debug_probes,
         };
@@ -222,7 +233,7 @@ fn start(settings: Settings) -> Result<()> {
             .context("cannot keep what the cluster says")?;
     }
     let recovered = recover(&host, &store);
-    let (outcome, basis) = look(&host, &store, &settings);
+    let (outcome, basis, waits) = look(&host, &store, &settings);
     let (snapshot, rejected) = match outcome {
         Ok(snapshot) => (snapshot, None),
         Err(rejected) => (last_good(&store, &settings, &rejected)?, Some(rejected)),
@@ -259,6 +270,7 @@ fn start(settings: Settings) -> Result<()> {
             snapshot,
             basis,
             rejected,
+            waits,
             probe,
             asked,
         })
@@ -289,23 +301,45 @@ fn recover(host: &Host, store: &Store) -> bool {
     }
 }
 
-/// What the policy folder declares now. Versions that it has changed while no agent ran are changed first, whole or not at all.
-fn look(host: &Host, store: &Store, settings: &Settings) -> (Result<Snapshot, Rejected>, Basis) {
+/// What the policy folder declares now. Versions that it has changed while no agent ran are changed first, whole or not at all; `true`: they wait, and what was
+/// active before still is.
+fn look(
+    host: &Host,
+    store: &Store,
+    settings: &Settings,
+) -> (Result<Snapshot, Rejected>, Basis, bool) {
     let (policies, mode) = (&settings.policies, settings.mode);
     let (outcome, basis) = store.look(policies, Path::new("/"), mode);
     let Ok(snapshot) = &outcome else {
-        return (outcome, basis);
+        return (outcome, basis, false);
     };
     let Some(before) = switch::before_the_stop(store, policies, mode, snapshot) else {
-        return (outcome, basis);
+        return (outcome, basis, false);
     };
     let moves = switch::moved(&before, snapshot);
     let versions = switch::shown(&moves);
+    let stops = Stops {
+        files: Files::of(&settings.state, &settings.break_glass).look(),
+        pauses: store.pauses(),
+    };
+    let now = SystemTime::now();
+    let moved = |policy: &str| moves.iter().any(|moved| moved.policy == policy);
+    let mut policies_moved = snapshot
+        .policies
+        .iter()
+        .filter(|policy| moved(&policy.name));
+    if let Some(stop) = policies_moved.find_map(|policy| stops.of(policy, now)) {
+        eprintln!(
+            "{versions}, changed while no agent ran, waits: {}.",
+            stop.message
+        );
+        return (Ok(before), basis, true);
+    }
     match switch::perform(host, store, &before, snapshot, &moves, store.holding()) {
         Ok(switched) => {
             let came = switched.sentence();
             eprintln!("Changed while no agent ran: {versions} ({came}).");
-            (outcome, basis)
+            (outcome, basis, false)
         }
         Err(error) => {
             eprintln!(
@@ -313,9 +347,10 @@ fn look(host: &Host, store: &Store, settings: &Settings) -> (Result<Snapshot, Re
             );
             if let Err(error) = switch::hold_back(store, snapshot, &moves, &error) {
                 eprintln!("degraded: that is not kept: {error}");
-                return (outcome, basis);
+                return (outcome, basis, false);
             }
-            store.look(policies, Path::new("/"), mode)
+            let (outcome, basis) = store.look(policies, Path::new("/"), mode);
+            (outcome, basis, false)
         }
     }
 }
@@ -417,6 +452,14 @@ pub(super) fn lock(state: &Path) -> Result<File> {
             state.display()
         ),
         Err(error) => Err(error).with_context(|| format!("cannot lock {}", path.display())),
+    }
+}
+
+fn absolute(text: &str) -> Result<PathBuf, String> {
+    if text.starts_with('/') {
+        Ok(text.into())
+    } else {
+        Err("the whole path, as in /usr/sbin/nginx".to_owned())
     }
 }
 

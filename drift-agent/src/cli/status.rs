@@ -48,8 +48,7 @@ impl StatusCommand {
         let state = state.path()?;
         let status = match ask(&state, Request::Status) {
             Ok(Body::Status(status)) => *status,
-            Ok(Body::Version(_)) => return Err(AskError::Unknown.into()),
-            Ok(Body::Error(refusal)) => return Err(AskError::Refused(refusal).into()),
+            Ok(_) => return Err(AskError::Unknown.into()),
             Err(AskError::NoAgent) => without_agent(&state),
             Err(error) => return Err(error.into()),
         };
@@ -104,6 +103,7 @@ fn without_agent(state: &Path) -> Status {
         records_lost: None,
         last_full_scan: None,
         full_scan_running_s: None,
+        stops: super::pause::stops(state),
         policies: policies.collect(),
         store: None,
     }

@@ -17,7 +17,7 @@ pub(super) fn content(
 ) -> (Option<Drift>, Option<Verdict>) {
     let same = digest == Some(declared.digest)
         || (declared.body.is_some() && declared.body == observed.body)
-        || (declared.lines.is_some() && declared.lines == observed.lines);
+        || (declared.lines.is_some() && declared.lines.as_deref() == observed.lines.as_ref());
     if same {
         return (None, None);
     }

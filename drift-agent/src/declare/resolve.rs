@@ -1,31 +1,28 @@
 //! Active versions to a snapshot: names become ids, files become bytes.
 
-use std::{
-    collections::BTreeSet,
-    path::{Path, PathBuf},
-    sync::Arc,
-};
+mod path;
 
-use drift_common::policy::{
-    self, Compare, Content as Said, DirectorySpec, FileSpec, Heed, Lineage, MAX_SIZE, Mode,
-    OnUnexpected, PolicyVersion, Principal, Problems, Severity, Spanned, SymlinkSpec, order,
-    without_final_newline,
-};
+use std::{path::Path, sync::Arc};
 
-use crate::{
-    compare::structured::{Meaning, Rules},
-    compare::text::{TextRules, normal},
-    heal::temporary_name,
+use drift_common::{
+    escape,
+    policy::{
+        Compare, Content as Said, FileSpec, Guard, Heed, Lineage, Mode, PolicyVersion, Problems,
+        Spanned, order, without_final_newline,
+    },
 };
+use jiff::tz::TimeZone;
 
 use super::{
-    ActivePolicy, Attributes, Basis, Blobs, Content, Declared, Exhaustive, Identified, Identity,
-    Keep, Snapshot, Target, Terms, Through,
+    ActivePolicy, Basis, Blobs, Identified, Identity, Keep, Snapshot, Terms,
     accounts::{Accounts, GROUPS, USERS},
-    attribute::Names,
+    belongings::belongings,
     content::{Bytes, Contents},
     folder::Folder,
-    through::places,
+};
+use crate::compare::{
+    structured::{Meaning, Rules},
+    text::{TextRules, normal},
 };
 
 /// What is kept of a content.
@@ -93,7 +90,8 @@ impl<'a> Resolve<'a> {
                 version: version.version.value.to_string(),
                 digest: digest.unwrap_or_else(|| blake3::hash(b"")),
                 mode: mode.unwrap_or(lineage.policy.mode),
-                guard: lineage.policy.guard,
+                guard: self.guard(lineage.policy.guard.clone()),
+                evidence: lineage.policy.evidence,
             });
             for (file, content) in version.files.iter().zip(contents) {
                 let declared = self.file(file, content, &policy, mode);
@@ -106,13 +104,8 @@ impl<'a> Resolve<'a> {
             let directories = version.directories.iter();
             let directories = directories.map(|directory| self.directory(directory, &policy, mode));
             let directories = directories.collect::<Vec<_>>();
-            let absent = version.absent.iter().map(|absent| {
-                let said = (absent.on_drift, absent.severity);
-                Some(Declared {
-                    through: absent.through.as_ref().map(Through::new),
-                    ..declared(&absent.path, &policy, Target::Absent, mode, said)
-                })
-            });
+            let absent = version.absent.iter();
+            let absent = absent.map(|absent| Some(path::absent(absent, &policy, mode)));
             let others = links.into_iter().chain(directories).chain(absent);
             snapshot.files.extend(others.flatten().map(Arc::new));
             snapshot.policies.push(policy);
@@ -125,6 +118,27 @@ impl<'a> Resolve<'a> {
         snapshot.files.sort_by(|a, b| a.path.cmp(&b.path));
         belongings(&mut snapshot.files);
         snapshot
+    }
+
+    /// What is said of healing is of no use to who writes nothing.
+    fn guard(&mut self, mut guard: Guard) -> Guard {
+        for window in &guard.windows {
+            let zone = &window.zone;
+            if let Err(error) = TimeZone::get(&zone.value) {
+                let message = format!(
+                    "this node does not know the time zone {}",
+                    escape::name(&zone.value)
+                );
+                log::debug!("{error}");
+                self.problems.push(zone.at.problem(message).help(
+                    "see `timedatectl list-timezones`; time zones are in /usr/share/zoneinfo (Debian's package tzdata), and UTC is known everywhere",
+                ));
+            }
+        }
+        if self.keep == Keep::Digests {
+            guard.windows.clear();
+        }
+        guard
     }
 
     /// What each version is. Where a content is missing there is a problem.
@@ -209,158 +223,6 @@ impl<'a> Resolve<'a> {
         None
     }
 
-    /// The ids of an owner and a group; each `None` where it has a problem.
-    fn ids(
-        &mut self,
-        owner: &Option<Spanned<Principal>>,
-        group: &Option<Spanned<Principal>>,
-    ) -> (Option<Option<u32>>, Option<Option<u32>>) {
-        let (basis, problems) = (&mut *self.basis, &mut *self.problems);
-        let uid = id(&mut self.users, owner, "owner: 1000", basis, problems);
-        let gid = id(&mut self.groups, group, "group: 1000", basis, problems);
-        (uid, gid)
-    }
-
-    fn file(
-        &mut self,
-        file: &FileSpec,
-        held: Option<Held>,
-        policy: &Arc<ActivePolicy>,
-        asked: Option<Mode>,
-    ) -> Option<Declared> {
-        // Nobody acts on `after_heal` yet: validation refuses it.
-        let FileSpec {
-            path,
-            through,
-            content: _,
-            mode,
-            owner,
-            group,
-            attributes,
-            on_drift,
-            severity,
-            redact,
-            max_size,
-            final_newline: _,
-            line_endings: _,
-            hard_links,
-            compare,
-            after_heal: _,
-        } = file;
-        // All of them, so that all problems are said.
-        let (uid, gid) = self.ids(owner, group);
-        let attributes = self.attributes(attributes);
-        let Held {
-            bytes,
-            size,
-            digest,
-            body,
-            lines,
-            meaning,
-        } = held?;
-        if let (Some(most), Some(size)) = (max_size, size)
-            && size > most.value
-        {
-            let message = format!("the content is larger than this: {size} bytes");
-            let problem = most.at.problem(message).help("raise it, or remove it");
-            self.problems.push(problem);
-            return None;
-        }
-        let target = Target::File(Content {
-            bytes,
-            size,
-            digest,
-            body,
-            lines,
-            max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
-            hard_links: *hard_links,
-            compare: compare.value.clone(),
-            meaning,
-            redact: *redact,
-        });
-        Some(Declared {
-            mode: *mode,
-            uid: uid?,
-            gid: gid?,
-            attributes: attributes?,
-            through: through.as_ref().map(Through::new),
-            ..declared(path, policy, target, asked, (*on_drift, *severity))
-        })
-    }
-
-    fn symlink(
-        &mut self,
-        link: &SymlinkSpec,
-        policy: &Arc<ActivePolicy>,
-        asked: Option<Mode>,
-    ) -> Option<Declared> {
-        let SymlinkSpec {
-            path,
-            through,
-            target,
-            owner,
-            group,
-            attributes,
-            on_drift,
-            severity,
-        } = link;
-        let (uid, gid) = self.ids(owner, group);
-        let attributes = self.attributes(attributes);
-        let target = Target::Symlink(target.clone().into_os_string());
-        Some(Declared {
-            uid: uid?,
-            gid: gid?,
-            attributes: attributes?,
-            through: through.as_ref().map(Through::new),
-            ..declared(path, policy, target, asked, (*on_drift, *severity))
-        })
-    }
-
-    fn directory(
-        &mut self,
-        directory: &DirectorySpec,
-        policy: &Arc<ActivePolicy>,
-        asked: Option<Mode>,
-    ) -> Option<Declared> {
-        let DirectorySpec {
-            path,
-            through,
-            mode,
-            owner,
-            group,
-            attributes,
-            exhaustive,
-            on_drift,
-            severity,
-        } = directory;
-        let (uid, gid) = self.ids(owner, group);
-        let attributes = self.attributes(attributes);
-        let exhaustive = exhaustive.as_ref().map(|said| Exhaustive {
-            declared: BTreeSet::new(),
-            ignore: said.ignore.clone(),
-            removes: said.on_unexpected == OnUnexpected::Remove,
-        });
-        let target = Target::Directory(exhaustive);
-        Some(Declared {
-            mode: *mode,
-            uid: uid?,
-            gid: gid?,
-            attributes: attributes?,
-            through: through.as_ref().map(Through::new),
-            ..declared(path, policy, target, asked, (*on_drift, *severity))
-        })
-    }
-
-    fn attributes(&mut self, said: &policy::Attributes) -> Option<Attributes> {
-        let mut names = Names {
-            users: &mut self.users,
-            groups: &mut self.groups,
-            basis: self.basis,
-            problems: self.problems,
-        };
-        names.attributes(said)
-    }
-
     fn content(&mut self, content: &Spanned<Said>) -> Option<Bytes> {
         let bytes = match &content.value {
             Said::Inline(text) => Ok((text.clone().into(), blake3::hash(text.as_bytes()))),
@@ -378,84 +240,10 @@ impl<'a> Resolve<'a> {
     }
 }
 
-/// A path of which nothing but its target is declared. `said`: what its own fields say of drifts.
-fn declared(
-    path: &Spanned<PathBuf>,
-    policy: &Arc<ActivePolicy>,
-    target: Target,
-    asked: Option<Mode>,
-    said: (Option<Mode>, Severity),
-) -> Declared {
-    Declared {
-        path: path.value.clone(),
-        through: None,
-        policy: policy.clone(),
-        target,
-        mode: None,
-        uid: None,
-        gid: None,
-        attributes: Attributes::default(),
-        // The command line counts more than the path's own word, that more than its policy's.
-        on_drift: asked.or(said.0).unwrap_or(policy.mode),
-        severity: said.1,
-        at: path.at.position(),
-    }
-}
-
-/// Tells each exhaustive directory what belongs into it, whichever policy declares that: declared paths, by where they really are, and the links on
-/// their ways.
-pub(super) fn belongings(files: &mut [Arc<Declared>]) {
-    let is_exhaustive = |file: &Arc<Declared>| matches!(file.target, Target::Directory(Some(_)));
-    if !files.iter().any(is_exhaustive) {
-        return;
-    }
-    let places = places(files).into_iter().map(Path::to_owned);
-    let places: Vec<PathBuf> = places.collect();
-    for directory in files.iter_mut().filter_map(Arc::get_mut) {
-        let real = directory.real().to_owned();
-        let Target::Directory(Some(exhaustive)) = &mut directory.target else {
-            continue;
-        };
-        // What is beneath a path comes right after it.
-        let beneath = &places[places.partition_point(|place| *place <= real)..];
-        for place in beneath {
-            let Ok(beneath) = place.strip_prefix(&real) else {
-                break;
-            };
-            let Some(name) = beneath.iter().next() else {
-                continue;
-            };
-            exhaustive.declared.insert(name.to_owned());
-            exhaustive.declared.insert(temporary_name(&real.join(name)));
-        }
-    }
-}
-
 /// The digests of contents that are all there.
 fn digests(contents: &[Option<Held>]) -> Option<Vec<blake3::Hash>> {
     let digests = contents
         .iter()
         .map(|content| content.as_ref().map(|content| content.digest));
     digests.collect()
-}
-
-/// The id, if there is a principal; `None` where it has a problem.
-fn id(
-    accounts: &mut Accounts<'_>,
-    principal: &Option<Spanned<Principal>>,
-    example: &str,
-    basis: &mut Basis,
-    problems: &mut Problems,
-) -> Option<Option<u32>> {
-    match principal
-        .as_ref()
-        .map(|principal| accounts.id(principal, example, basis))
-    {
-        None => Some(None),
-        Some(Ok(id)) => Some(Some(id)),
-        Some(Err(problem)) => {
-            problems.push(problem);
-            None
-        }
-    }
 }

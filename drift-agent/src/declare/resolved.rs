@@ -12,8 +12,8 @@ use log::info;
 
 use self::{read::Rest, write::Out};
 use super::{
-    Basis, Compare, Declared, HardLinks, MassDrift, Mode, OnRemove, Redact, Severity, Snapshot,
-    Target,
+    Basis, Compare, Declared, Evidence, HardLinks, MassDrift, Mode, OnRemove, Redact, Severity,
+    Snapshot, Target,
 };
 use crate::kept::{self, Unusable};
 
@@ -153,6 +153,7 @@ const SEVERITIES: [Severity; 4] = [
     Severity::Critical,
 ];
 const REDACTS: [Redact; 3] = [Redact::None, Redact::Keys, Redact::All];
+const EVIDENCES: [Evidence; 2] = [Evidence::None, Evidence::Content];
 const MASS_DRIFTS: [MassDrift; 2] = [MassDrift::Hold, MassDrift::Heal];
 const ON_REMOVES: [OnRemove; 2] = [OnRemove::Leave, OnRemove::Remove];
 const HARD_LINKS: [HardLinks; 2] = [HardLinks::Report, HardLinks::Allow];

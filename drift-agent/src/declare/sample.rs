@@ -9,8 +9,8 @@ use std::{
 use drift_common::policy;
 
 use super::{
-    ActivePolicy, Backoff, Compare, Content, Declared, Guard, Heed, Link, Mode, Position, Severity,
-    Target, Through,
+    ActivePolicy, Backoff, Compare, Content, Declared, Evidence, Guard, Heed, Link, Mode, Position,
+    Severity, Target, Through,
 };
 use crate::compare::structured::{Absence, Format, Keys, Meaning, Rules};
 
@@ -33,6 +33,7 @@ pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
                 fight: None,
                 ..Guard::default()
             },
+            evidence: Evidence::default(),
         }),
         target,
         mode: None,
@@ -41,6 +42,7 @@ pub(crate) fn declared(path: impl Into<PathBuf>, target: Target) -> Declared {
         attributes: super::Attributes::default(),
         on_drift: Mode::Heal,
         severity: Severity::default(),
+        after_heal: Vec::new(),
         at: Position {
             file: Arc::from(Path::new("p.yaml")),
             line: 1,

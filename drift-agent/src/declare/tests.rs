@@ -125,6 +125,7 @@ fn a_folder_becomes_a_snapshot() {
             digest: policy.digest,
             mode: Mode::Heal,
             guard: Guard::default(),
+            evidence: Evidence::default(),
         }
     );
     let paths: Vec<&Path> = files.iter().map(|file| &*file.path).collect();
@@ -180,7 +181,7 @@ fn problems_are_counted_by_file() {
    |
  4 | spec: {activeVersion: 1.2.0, modde: heal}
    |                              ^^^^^
-   = allowed here: activeVersion, mode, onRemove, guard, nodeSelector, rollout
+   = allowed here: activeVersion, mode, onRemove, guard, evidence, nodeSelector, rollout
 1 problem in 1 of 3 files.",
     );
     let why = place.load().expect_err("refused");

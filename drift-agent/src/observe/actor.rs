@@ -107,16 +107,31 @@ pub fn is_same_process(pid: u32, start_ns: u64) -> bool {
     let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
         return false;
     };
+    start_ticks(&stat).is_some_and(|ticks| ticks.abs_diff(start_ns / (1_000_000_000 / TICKS)) <= 1)
+}
+
+/// When a process started, in ticks since boot: field 22 of proc_pid_stat(5).
+pub fn start_ticks(stat: &[u8]) -> Option<u64> {
     // The name stands in parentheses and may hold anything, parentheses too; the fields after the last one are plain.
-    let Some(end) = stat.iter().rposition(|byte| *byte == b')') else {
-        return false;
-    };
-    // Field 22 of proc_pid_stat(5), the 20th after the name.
-    let start = String::from_utf8_lossy(&stat[end + 1..])
-        .split_whitespace()
-        .nth(19)
-        .and_then(|ticks| ticks.parse::<u64>().ok());
-    start.is_some_and(|ticks| ticks.abs_diff(start_ns / (1_000_000_000 / TICKS)) <= 1)
+    let end = stat.iter().rposition(|byte| *byte == b')')?;
+    let rest = String::from_utf8_lossy(&stat[end + 1..]);
+    rest.split_whitespace().nth(19)?.parse().ok()
+}
+
+/// A process that is there now, of which somebody else has told the user.
+#[must_use]
+pub fn actor_of(pid: u32, uid: u32, gid: u32) -> Option<Actor> {
+    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
+    let comm = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    Some(Actor {
+        pid,
+        start_ns: start_ticks(&stat)? * (1_000_000_000 / TICKS),
+        comm: OsStr::from_bytes(comm.strip_suffix(b"\n").unwrap_or(&comm)).to_owned(),
+        exe: executable(pid),
+        uid,
+        gid,
+        cgroup: own_cgroup(pid),
+    })
 }
 
 fn executable(pid: u32) -> Option<PathBuf> {

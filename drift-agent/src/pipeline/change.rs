@@ -29,7 +29,7 @@ pub(super) struct Ask {
 }
 
 impl Ask {
-    fn answer(self, answer: Answer) {
+    pub(super) fn answer(self, answer: Answer) {
         if self.to.send(Body::Version(answer)).is_err() {
             debug!("who asked for a version has gone; it happens all the same");
         }
@@ -79,6 +79,11 @@ impl Pipeline {
             Ok(snapshot) => {
                 self.forget_next();
                 let moves = switch::moved(&self.snapshot, &snapshot);
+                if let Some(stop) = self.stop_of_moves(&snapshot, &moves, false) {
+                    self.say_waits(&moves, &stop)?;
+                    return Ok(basis);
+                }
+                self.halt.waits = false;
                 self.next = Some(Next {
                     snapshot: Arc::new(snapshot),
                     sources,
@@ -119,6 +124,11 @@ impl Pipeline {
         if moves.is_empty() {
             let answer = Answer::already(&ask.demand);
             ask.answer(answer);
+            return Ok(());
+        }
+        if let Some(stop) = self.stop_of_moves(&snapshot, &moves, true) {
+            let text = format!("{}\nNothing was changed.\n", stop.message);
+            ask.answer(Answer::new(10, text));
             return Ok(());
         }
         if ask.dry_run {
@@ -179,9 +189,7 @@ impl Pipeline {
             Ok(switched) => {
                 self.keep(&snapshot, sources);
                 self.declare(snapshot, Some(&switched), ears)?;
-                if let Some(ask) = ask {
-                    ask.answer(Answer::done(&switched));
-                }
+                self.after_switch(&switched, ask);
                 // What else the folder says by now.
                 self.again = true;
                 Ok(())

@@ -15,7 +15,7 @@ use crate::{
     },
     declare::{Content, Declared, HardLinks, Target},
     observe::{Decoded, Found, Observed, Stat, Unexpected},
-    report::{Actor, Cause, Event, FileType, Record, State},
+    report::{Actor, Cause, Event, FileType, Holders, Record, State},
 };
 
 use super::{Pipeline, attribute, path::Why};
@@ -107,6 +107,40 @@ pub fn also_declared<'p>(others: impl Iterator<Item = &'p PathBuf>) -> Option<St
         .map(|path| escape::bytes(path.as_os_str().as_bytes()))
         .collect();
     (!others.is_empty()).then(|| format!("it is {} too, which is declared", others.join(", ")))
+}
+
+/// Who still has the file that was replaced, in a sentence.
+pub(super) fn still_held(holders: &Holders) -> Option<String> {
+    /// Processes that are told.
+    const TOLD: usize = 3;
+    let named = holders.processes.iter().take(TOLD).map(|holder| {
+        let comm = escape::bytes(holder.comm.as_bytes());
+        let how = match holder.how {
+            "writing" => "open for writing",
+            other => other,
+        };
+        let at = holder
+            .at
+            .as_ref()
+            .map(|at| format!(" at {}", escape::path(at)));
+        format!(
+            "{how} by {comm} (pid {}){}",
+            holder.pid,
+            at.unwrap_or_default()
+        )
+    });
+    let named: Vec<String> = named.collect();
+    if named.is_empty() {
+        return None;
+    }
+    let more = match holders.count - named.len() {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    Some(format!(
+        "the file that stood there, which has no name any more, is still {}{more}",
+        named.join(", ")
+    ))
 }
 
 /// How the content differs, without a word of it.

@@ -27,7 +27,9 @@ impl Pipeline {
         while self.running > 0 {
             match tokio::time::timeout_at(until.into(), back.recv()).await {
                 Ok(Some(done)) => {
-                    self.running -= 1;
+                    if !done.is_apart() {
+                        self.running -= 1;
+                    }
                     self.take(*done, &mut ears)?;
                     self.urgent.clear();
                     self.patient.clear();
@@ -35,6 +37,7 @@ impl Pipeline {
                 Ok(None) | Err(_) => break,
             }
         }
+        self.release_records(None)?;
         if let Some(register) = self.register.take() {
             drop(register);
         }

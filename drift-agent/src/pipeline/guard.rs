@@ -48,13 +48,26 @@ pub(super) struct Before {
     activating: BTreeMap<String, String>,
 }
 
+/// What is to be done about a path.
+pub(super) enum Decision {
+    /// It does not drift, or nobody wants that put back.
+    Nothing,
+    Hold(Held),
+    Heal(Action),
+}
+
 /// Why a path is not healed now.
-struct Held {
-    reason: &'static str,
-    message: String,
+pub(super) struct Held {
+    pub(super) reason: &'static str,
+    pub(super) message: String,
     /// When to ask again.
     until: Option<Instant>,
 }
+
+/// Reasons that are not told as those of other paths are.
+const OBSERVES: &str = "observe";
+const COUNTING: &str = "not-compared";
+const MASS: &str = "mass-drift";
 
 impl Pipeline {
     /// What was active before this start. To be asked before what is active now is written down.
@@ -182,40 +195,90 @@ impl Pipeline {
 
     /// A path is drifting: heal it, hold back, or leave it, as the policy and the brakes say.
     pub(super) fn decide(&mut self, index: usize) -> Result<(), PipelineError> {
-        if self.snapshot.files[index].on_drift == Mode::Observe {
-            return Ok(());
-        }
-        let Some(drift) = &self.paths[index].drift else {
-            return Ok(());
-        };
-        let drifts = drift.healable(&self.snapshot.files[index]);
-        if drifts.is_empty() {
-            return Ok(()); // reported, and that is all that is wanted
-        }
-        let action = match plan(&self.snapshot.files[index], &drifts, drift.print.found()) {
-            Ok(action) => action,
-            Err(impossible) => {
-                return self.hold(index, impossible.reason(), impossible.sentence().to_owned());
-            }
-        };
-        let place = self.policy_of(index);
-        match self.policy_brakes[place].mass.verdict() {
-            MassVerdict::Counting => return Ok(()), // decided when all of the policy was looked at
-            MassVerdict::Held => return self.hold_mass(index, place),
-            MassVerdict::Go => {}
-        }
         let now = Instant::now();
-        match self.held(index, place, now) {
-            Some(held) => {
-                if let Some(until) = held.until {
-                    self.timers.set_no_later(Timer::Path(index), until);
+        let force = self.is_forced(index);
+        match self.decision(index, now, force) {
+            Decision::Nothing => Ok(()),
+            Decision::Hold(held) => {
+                self.held_by_hand(index, held.reason, &held.message);
+                match held.reason {
+                    // Said with the drift itself.
+                    OBSERVES => Ok(()),
+                    // Decided when all of the policy was looked at.
+                    COUNTING => Ok(()),
+                    MASS => self.hold_mass(index),
+                    _ => {
+                        if let Some(until) = held.until {
+                            self.timers.set_no_later(Timer::Path(index), until);
+                        }
+                        self.hold(index, held.reason, held.message)
+                    }
                 }
-                self.hold(index, held.reason, held.message)
             }
-            None => {
+            Decision::Heal(action) => {
+                let place = self.policy_of(index);
                 self.heal(index, place, action, now);
                 Ok(())
             }
+        }
+    }
+
+    /// What is to be done about a path that drifts. The brakes are asked in the order of docs/brakes.md; `force`: only those that people have put
+    /// on for everybody.
+    pub(super) fn decision(&mut self, index: usize, now: Instant, force: bool) -> Decision {
+        let file = Arc::clone(&self.snapshot.files[index]);
+        let Some(drift) = &self.paths[index].drift else {
+            return Decision::Nothing;
+        };
+        let drifts = drift.healable(&file);
+        if drifts.is_empty() {
+            return Decision::Nothing; // reported, and that is all that is wanted
+        }
+        let held = |reason, message| {
+            Decision::Hold(Held {
+                reason,
+                message,
+                until: None,
+            })
+        };
+        if file.on_drift == Mode::Observe && !force {
+            let message = "the policy says that it is only watched";
+            return held(OBSERVES, message.to_owned());
+        }
+        let wall = SystemTime::now();
+        let stop = self.halt.stops.of(&file.policy, wall);
+        if let Some(stop) = stop.filter(|stop| !force || stop.kind.stops_people()) {
+            let left = |until: SystemTime| now + until.duration_since(wall).unwrap_or_default();
+            return Decision::Hold(Held {
+                reason: stop.kind.reason(),
+                message: stop.message,
+                until: stop.until.map(left),
+            });
+        }
+        let action = match plan(&file, &drifts, drift.print.found()) {
+            Ok(action) => action,
+            Err(impossible) => {
+                return held(impossible.reason(), impossible.sentence().to_owned());
+            }
+        };
+        if force {
+            return Decision::Heal(action);
+        }
+        let place = self.policy_of(index);
+        match self.policy_brakes[place].mass.verdict() {
+            MassVerdict::Counting => {
+                let message = "the first look at the policy is not over";
+                return held(COUNTING, message.to_owned());
+            }
+            MassVerdict::Held => {
+                let message = self.mass_message(place);
+                return held(MASS, message);
+            }
+            MassVerdict::Go => {}
+        }
+        match self.held(index, place, now) {
+            Some(held) => Decision::Hold(held),
+            None => Decision::Heal(action),
         }
     }
 
@@ -230,6 +293,7 @@ impl Pipeline {
             self.policy_brakes[place].budget.spend(now);
         }
         self.timers.clear(Timer::Path(index));
+        self.reloads.heals += 1;
         self.urgent.push_front(Job::Heal(index, action));
     }
 
@@ -317,16 +381,16 @@ impl Pipeline {
     }
 
     /// Says once for the whole policy that most of it drifts, and that none of it is healed.
-    fn hold_mass(&mut self, index: usize, place: usize) -> Result<(), PipelineError> {
-        const REASON: &str = "mass-drift";
+    fn hold_mass(&mut self, index: usize) -> Result<(), PipelineError> {
+        let place = self.policy_of(index);
         let name = self.snapshot.policies[place].name.clone();
         let files = self.snapshot.files.iter().zip(&mut self.paths);
         let of_policy = files.filter(|(file, _)| file.policy.name == name);
         let drifts = of_policy.filter_map(|(_, state)| state.drift.as_mut());
         let mut is_told = false;
         for drift in drifts {
-            is_told |= drift.told == Some(REASON);
-            drift.told = Some(REASON);
+            is_told |= drift.told == Some(MASS);
+            drift.told = Some(MASS);
         }
         if is_told {
             return Ok(());
@@ -334,13 +398,14 @@ impl Pipeline {
         if let Some(drift) = &mut self.paths[index].drift {
             drift.told = None;
         }
+        let message = self.mass_message(place);
+        self.hold(index, MASS, message)
+    }
+
+    fn mass_message(&self, place: usize) -> String {
         let (drifted, paths) = self.policy_brakes[place].mass.figures();
-        self.hold(
-            index,
-            REASON,
-            format!(
-                "{drifted} of {paths} files of this policy are not as declared at the first look: none of them is healed. If the policy is right, say so with `guard: {{massDrift: heal}}` in it, or activate another version"
-            ),
+        format!(
+            "{drifted} of {paths} files of this policy are not as declared at the first look: none of them is healed. If the policy is right, say so with `guard: {{massDrift: heal}}` in it, or activate another version"
         )
     }
 
@@ -365,7 +430,7 @@ impl Pipeline {
         record.outcome = Some(Outcome::Suppressed);
         record.reason = Some(reason);
         record.message = Some(message);
-        Ok(self.reporter.report(&record)?)
+        self.tell(&record)
     }
 
     /// The heals of a policy in the last minute.

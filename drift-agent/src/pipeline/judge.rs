@@ -9,7 +9,8 @@ use crate::{
     declare::{Mode, Severity, Target},
     heal::{HealError, Healed, Rival, healable},
     observe::{Observed, Stat, VANISHED},
-    report::{Event, FileType, Outcome, Record},
+    report::{Event, FileType, Holders, Outcome, Record},
+    serve::HandOutcome,
 };
 
 use super::{
@@ -17,7 +18,7 @@ use super::{
     describe::{self, boot_ns},
     path::{Fingerprint, Ongoing, Why},
     timers::Timer,
-    work::{Done, Looked},
+    work::{Aftermath, Done, Looked},
 };
 
 /// Looks in a row that a change may overtake before the verdict is given all the same.
@@ -49,7 +50,10 @@ impl Pipeline {
                 index,
                 result,
                 looked,
-            } if generation == self.generation => self.healed(index, result, &looked, ears),
+                aftermath,
+            } if generation == self.generation => {
+                self.healed(index, result, &looked, aftermath, ears)
+            }
             Done::Sweep {
                 generation,
                 changed,
@@ -60,6 +64,7 @@ impl Pipeline {
                 Ok(())
             }
             Done::Switch(came) => self.switched(*came, ears),
+            Done::Reload(reloaded) => self.reloaded(*reloaded),
             // Of a snapshot that holds no longer; everything was looked at since.
             Done::Look { .. } | Done::Heal { .. } => Ok(()),
         }
@@ -137,6 +142,7 @@ impl Pipeline {
         self.scans.compared(&mut self.paths[index], now);
         self.counted(index)?;
         self.after_look(index, now);
+        self.looked_by_hand(index);
         if let Some(first) = self.first.as_mut().filter(|_| first_look) {
             *first = first.saturating_sub(1);
         }
@@ -209,6 +215,7 @@ impl Pipeline {
                 failures: 0,
                 stuck: None,
                 rival: Rival::new(None),
+                actor: None,
                 readers: Vec::new(),
             };
             if let Some(before) = state.drift.take() {
@@ -227,8 +234,11 @@ impl Pipeline {
                 record.severity = Some(Severity::Info);
             }
             self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
-            if let (Some(drift), Some(Ok(actor))) = (&mut self.paths[index].drift, &record.actor) {
-                drift.rival = Rival::new(Some(actor));
+            if let Some(drift) = &mut self.paths[index].drift {
+                if let Some(Ok(actor)) = &record.actor {
+                    drift.rival = Rival::new(Some(actor));
+                }
+                drift.actor.clone_from(&record.actor);
             }
             let mut notes = Vec::new();
             if unseen > 1 && why.heard.is_some() {
@@ -245,7 +255,7 @@ impl Pipeline {
                 notes.push("watching only".to_owned());
             }
             record.message = (!notes.is_empty()).then(|| notes.join("; "));
-            self.reporter.report(&record)?;
+            self.tell(&record)?;
         }
         self.decide(index)
     }
@@ -268,7 +278,7 @@ impl Pipeline {
         self.sides(&mut record, index, &[], &looked.observed);
         self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
         self.reached_again(index, why.cause);
-        Ok(self.reporter.report(&record)?)
+        self.tell(&record)
     }
 
     fn say_touched(
@@ -280,7 +290,7 @@ impl Pipeline {
         let mut record = self.about(Event::Touched, index, why.cause);
         self.sides(&mut record, index, &[], &looked.observed);
         self.who(&mut record, why, looked.slot.as_ref(), &looked.observed);
-        Ok(self.reporter.report(&record)?)
+        self.tell(&record)
     }
 
     /// A heal came back, with a fresh look at the declared path: only that look says whether it worked.
@@ -289,6 +299,7 @@ impl Pipeline {
         index: usize,
         result: Result<Healed, HealError>,
         looked: &Looked,
+        aftermath: Aftermath,
         ears: &mut Option<Ears>,
     ) -> Result<(), PipelineError> {
         if let Some(ears) = ears {
@@ -309,6 +320,7 @@ impl Pipeline {
         let drift = state.drift.take();
         self.braked(index, drift.as_ref().filter(|_| result.is_ok()), now);
         let Some(mut drift) = drift else {
+            self.reloads.heals = self.reloads.heals.saturating_sub(1);
             return Ok(());
         };
         let record = match result {
@@ -317,8 +329,21 @@ impl Pipeline {
                 let mut record = self.about(Event::DriftHealed, index, drift.cause);
                 record.outcome = Some(Outcome::Healed);
                 record.heal_ns =
-                    Some(u64::try_from((now - drift.detected).as_nanos()).unwrap_or(u64::MAX));
-                record.message = healed_message(&healed, &drift);
+                    Some(
+                        u64::try_from(
+                            aftermath
+                                .verified
+                                .saturating_duration_since(drift.detected)
+                                .as_nanos(),
+                        )
+                        .unwrap_or(u64::MAX),
+                    );
+                record.message = healed_message(&healed, &drift, aftermath.holders.as_ref());
+                record.holders = aftermath.holders;
+                if !aftermath.evidence.is_empty() {
+                    record.evidence = aftermath.evidence;
+                    record.actor.clone_from(&drift.actor);
+                }
                 Some(record)
             }
             Ok(_) if drifts == [Drift::Unreadable] || drifts == [Drift::Unstable] => {
@@ -352,13 +377,32 @@ impl Pipeline {
             Err(_) if is_healed => Some(self.about(Event::DriftResolved, index, drift.cause)),
             Err(error) => self.failed(index, &drift, error.reason(), error.to_string()),
         };
+        let (outcome, why) = match &record {
+            Some(record) => (record.outcome, record.reason.zip(record.message.clone())),
+            None => (
+                Some(Outcome::Failed),
+                drift.told.map(|told| (told, "as before".to_owned())),
+            ),
+        };
         if let Some(mut record) = record {
             record.drift.clone_from(&drift.drifts);
             record.declared = Some(describe::declared(&file));
             record.observed = Some(describe::observed(&looked.observed));
             drift.told = record.reason;
-            self.reporter.report(&record)?;
+            if record.event == Event::DriftHealed {
+                self.heal_is_well(index, record)?;
+            } else {
+                self.tell(&record)?;
+            }
         }
+        self.reloads.heals = self.reloads.heals.saturating_sub(1);
+        let outcome = match outcome {
+            Some(Outcome::Failed | Outcome::Suppressed) => HandOutcome::Failed,
+            Some(Outcome::Unverifiable) => HandOutcome::Unverifiable,
+            // Somebody else has put it back.
+            Some(Outcome::Healed) | None => HandOutcome::Healed,
+        };
+        self.healed_by_hand(index, outcome, &drift.drifts, why);
         if is_healed {
             self.reached_again(index, drift.cause);
         }
@@ -470,8 +514,9 @@ fn is_other(before: Option<&Stat>, now: Option<&Stat>) -> bool {
     }
 }
 
-fn healed_message(healed: &Healed, drift: &Ongoing) -> Option<String> {
+fn healed_message(healed: &Healed, drift: &Ongoing, holders: Option<&Holders>) -> Option<String> {
     let mut notes = healed.notes.clone();
+    notes.extend(holders.and_then(describe::still_held));
     if !drift.readers.is_empty() {
         notes.push(format!(
             "read while it was not as declared by {}",

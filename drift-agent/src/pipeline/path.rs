@@ -9,7 +9,7 @@ use crate::{
     declare::{Declared, Flags},
     heal::{self, Brake, Fights, Rival},
     observe::{Decoded, Found, Reading, Settle, Stat},
-    report::{Cause, FileType},
+    report::{Actor, Cause, FileType},
 };
 
 use super::work::Looked;
@@ -159,6 +159,8 @@ pub struct Ongoing {
     pub stuck: Option<(Fingerprint, u32)>,
     /// Who has made it drift, as far as known.
     pub rival: Rival,
+    /// As it was told.
+    pub actor: Option<Result<Actor, String>>,
     /// Who has read the wrong content.
     pub readers: Vec<String>,
 }
@@ -393,6 +395,7 @@ mod tests {
             failures: 0,
             stuck: None,
             rival: Rival::new(None),
+            actor: None,
             readers: Vec::new(),
         };
         assert!(!ongoing.diverges(&declared, &looked(b"1")));

@@ -127,7 +127,7 @@ mod tests {
         let (told, heard) = mpsc::channel();
         let job = Box::new(move || {
             told.send(rustix::process::getpriority_process(None))
-                .unwrap()
+                .unwrap();
         });
         assert!(quiet.run(job).is_ok());
         let found = heard.recv_timeout(Duration::from_secs(30)).unwrap();

@@ -139,6 +139,9 @@ impl Pipeline {
                     self.timers.set(Timer::Health, now + self.health_interval());
                     self.note_health();
                 }
+                Timer::Stops => self.look_at_stops(Cause::Scan, None)?,
+                Timer::Waiting => self.again |= std::mem::take(&mut self.halt.waits),
+                Timer::ByHand => self.end_by_hand(),
                 Timer::Path(index) => self.path_due(index),
             }
         }

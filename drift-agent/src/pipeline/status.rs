@@ -29,7 +29,11 @@ impl Pipeline {
         asked: Asked,
         ears: &mut Option<Ears>,
     ) -> Result<(), PipelineError> {
-        let Asked { request, answer } = asked;
+        let Asked {
+            request,
+            peer,
+            answer,
+        } = asked;
         let body = match request {
             Request::Status => Body::Status(Box::new(self.status())),
             Request::Version(demand, dry_run) => {
@@ -40,6 +44,9 @@ impl Pipeline {
                 };
                 return self.asked(ask, ears);
             }
+            Request::Pause(asked) => Body::Done(self.pause(&asked, peer)?),
+            Request::Resume(asked) => Body::Done(self.resume(&asked, peer)?),
+            Request::Heal(asked) => return self.heal_by_hand(&asked, answer),
         };
         if answer.send(body).is_err() {
             debug!("who asked through the control socket has gone");
@@ -92,6 +99,7 @@ impl Pipeline {
                 took_ns: u64::try_from(scan.took.as_nanos()).unwrap_or(u64::MAX),
             }),
             full_scan_running_s: self.scans.running_for(now).map(|time| time.as_secs()),
+            stops: self.stop_status(wall),
             policies,
             store: None,
         }

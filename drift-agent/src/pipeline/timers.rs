@@ -18,6 +18,12 @@ pub enum Timer {
     Pace,
     /// The sweep that was put off.
     Sweep,
+    /// Look at what people hold healing back with.
+    Stops,
+    /// What versions wait for may be over.
+    Waiting,
+    /// A heal by hand is answered, whatever has come of it.
+    ByHand,
     /// Note which policies are as declared.
     Health,
     /// A path wants to be looked at, or healed.

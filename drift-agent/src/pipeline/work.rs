@@ -11,10 +11,11 @@ use crate::{
     compare::{self, Drift},
     declare::Declared,
     heal::{self, Action, HealError, Healed},
-    observe::{Host, Observed, Register, Stat, observe},
+    observe::{Host, Observed, OldFile, Register, Stat, observe},
+    report::{Evidence, Holders},
 };
 
-use super::{Pipeline, change, describe, path::Queued, timers::Timer};
+use super::{Pipeline, change, describe, path::Queued, reloads, timers::Timer};
 
 /// What a job is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,14 +46,32 @@ pub enum Done {
         result: Result<Healed, HealError>,
         /// The declared path, read again.
         looked: Looked,
+        aftermath: Aftermath,
     },
     Switch(Box<change::Came>),
+    Reload(Box<reloads::Reloaded>),
     Sweep {
         generation: u64,
         /// Paths that are not as they were when last seen.
         changed: Vec<usize>,
         cost: Duration,
     },
+}
+
+impl Done {
+    /// Not one of the jobs of which there are only so many at once.
+    pub(super) fn is_apart(&self) -> bool {
+        matches!(self, Done::Reload(_))
+    }
+}
+
+/// What else there is to say of a heal.
+#[derive(Debug)]
+pub struct Aftermath {
+    /// When it was read again.
+    pub verified: Instant,
+    pub evidence: Vec<Evidence>,
+    pub holders: Option<Holders>,
 }
 
 /// One look, and what the kernel half says of the object.
@@ -167,7 +186,8 @@ impl Pipeline {
         ) else {
             return;
         };
-        let host = Arc::clone(&self.host);
+        let (host, store) = (Arc::clone(&self.host), Arc::clone(&self.store));
+        let search = Arc::clone(&self.search);
         let register = self.register.clone();
         let generation = self.generation;
         let state = &mut self.paths[index];
@@ -187,12 +207,27 @@ impl Pipeline {
                 looked: look(&host, register.as_deref(), slot, &declared),
             },
             Job::Heal(_, action) => {
+                let replaces = matches!(action, Action::Replace | Action::Edit | Action::Remove);
+                let old = replaces
+                    .then(|| OldFile::at(&host, declared.real()))
+                    .flatten();
+                let evidence = heal::keep_evidence(&host, &store, &declared, &action);
                 let result = heal::execute(&host, &declared, &action, stat.as_ref());
+                let looked = look(&host, register.as_deref(), slot, &declared);
+                let verified = Instant::now();
+                // The file is back: nobody waits for this.
+                let old =
+                    old.filter(|old| result.is_ok() && old.is_replaced(&host, declared.real()));
                 Done::Heal {
                     generation,
                     index,
                     result,
-                    looked: look(&host, register.as_deref(), slot, &declared),
+                    looked,
+                    aftermath: Aftermath {
+                        verified,
+                        evidence,
+                        holders: old.and_then(|old| search.holders(&old)),
+                    },
                 }
             }
         });
@@ -247,6 +282,16 @@ impl Pipeline {
         if let Some(job) = left {
             tokio::task::spawn_blocking(job);
         }
+    }
+
+    /// What may take long, and holds nothing up.
+    pub(super) fn run_apart(&self, job: impl FnOnce() -> Done + Send + 'static) {
+        let done = self.done.clone();
+        tokio::task::spawn_blocking(move || {
+            if done.send(Box::new(job())).is_err() {
+                log::debug!("what came after a heal was over after the end");
+            }
+        });
     }
 }
 

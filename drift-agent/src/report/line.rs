@@ -6,7 +6,9 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use drift_common::escape::{self, printable};
 use serde::Serialize;
 
-use super::record::{Actor, Cause, FileType, Outcome, Record, State};
+use super::record::{
+    Actor, AfterDone, Cause, Evidence, FileType, Holder, Holders, Outcome, Record, State,
+};
 use crate::{compare::Drift, declare::Severity};
 
 /// Names the form; a reader that does not know it must not guess.
@@ -64,6 +66,58 @@ struct Line<'a> {
     message: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     heal_ns: Option<u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    after_heal: Vec<AfterLine<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    holders: Option<HoldersLine<'a>>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    evidence: Vec<EvidenceLine<'a>>,
+}
+
+#[derive(Serialize)]
+struct AfterLine<'a> {
+    action: Cow<'a, str>,
+    outcome: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    output: Option<String>,
+    took_ns: u64,
+}
+
+#[derive(Serialize)]
+struct HoldersLine<'a> {
+    count: usize,
+    processes: Vec<HolderLine<'a>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    incomplete: Option<Cow<'a, str>>,
+}
+
+#[derive(Serialize)]
+struct HolderLine<'a> {
+    pid: u32,
+    comm: Cow<'a, str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exe: Option<Cow<'a, str>>,
+    how: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    at: Option<Cow<'a, str>>,
+}
+
+#[derive(Serialize)]
+struct EvidenceLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<Cow<'a, str>>,
+    #[serde(rename = "type")]
+    file_type: &'static str,
+    size: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    digest: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    not_kept: Option<&'static str>,
+    redact: &'static str,
 }
 
 #[derive(Serialize)]
@@ -124,6 +178,9 @@ impl<'a> Line<'a> {
             reason: record.reason,
             message: record.message.as_deref().map(printable),
             heal_ns: record.heal_ns,
+            after_heal: record.after_heal.iter().map(AfterLine::of).collect(),
+            holders: record.holders.as_ref().map(HoldersLine::of),
+            evidence: record.evidence.iter().map(EvidenceLine::of).collect(),
         }
     }
 }
@@ -135,6 +192,52 @@ impl State {
     /// None that can happen: its fields are numbers and texts.
     pub fn value(&self) -> Result<serde_json::Value, serde_json::Error> {
         serde_json::to_value(StateLine::of(self))
+    }
+}
+
+impl<'a> AfterLine<'a> {
+    fn of(done: &'a AfterDone) -> Self {
+        Self {
+            action: printable(&done.action),
+            outcome: done.outcome,
+            reason: done.reason,
+            message: done.message.as_deref().map(printable),
+            output: done.output.map(digest),
+            took_ns: done.took_ns,
+        }
+    }
+}
+
+impl<'a> HoldersLine<'a> {
+    fn of(holders: &'a Holders) -> Self {
+        let holder = |holder: &'a Holder| HolderLine {
+            pid: holder.pid,
+            comm: escape::bytes(holder.comm.as_bytes()),
+            exe: holder.exe.as_deref().map(shown),
+            how: holder.how,
+            at: holder.at.as_deref().map(shown),
+        };
+        Self {
+            count: holders.count,
+            processes: holders.processes.iter().map(holder).collect(),
+            incomplete: holders.incomplete.as_deref().map(printable),
+        }
+    }
+}
+
+impl<'a> EvidenceLine<'a> {
+    fn of(evidence: &'a Evidence) -> Self {
+        Self {
+            name: evidence
+                .name
+                .as_ref()
+                .map(|name| escape::bytes(name.as_bytes())),
+            file_type: evidence.file_type.name(),
+            size: evidence.size,
+            digest: evidence.kept.ok().map(digest),
+            not_kept: evidence.kept.err(),
+            redact: evidence.redact.name(),
+        }
     }
 }
 

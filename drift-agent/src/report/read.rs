@@ -94,6 +94,9 @@ pub(super) fn record(line: &str) -> Option<Record> {
             .message
             .or(line.reason.filter(|_| event.needs_a_reason())),
         heal_ns: line.heal_ns,
+        after_heal: Vec::new(),
+        holders: None,
+        evidence: Vec::new(),
     })
 }
 

@@ -2,7 +2,10 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
-use crate::{compare::Drift, declare::Severity};
+use crate::{
+    compare::Drift,
+    declare::{Redact, Severity},
+};
 
 /// The closed list of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -244,6 +247,63 @@ pub struct Record {
     pub message: Option<String>,
     /// Detection to verified, nanoseconds.
     pub heal_ns: Option<u64>,
+    /// What was done for programs to take it in.
+    pub after_heal: Vec<AfterDone>,
+    /// Who still has what stood there before a heal.
+    pub holders: Option<Holders>,
+    /// What is kept of what healing has taken away.
+    pub evidence: Vec<Evidence>,
+}
+
+/// What has come of one action after a heal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AfterDone {
+    pub action: String,
+    /// `done` or `failed`.
+    pub outcome: &'static str,
+    /// One of a closed, documented set.
+    pub reason: Option<&'static str>,
+    pub message: Option<String>,
+    /// Of what it has printed.
+    pub output: Option<blake3::Hash>,
+    pub took_ns: u64,
+}
+
+/// Processes that have what is no longer there.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Holders {
+    /// The first of them.
+    pub processes: Vec<Holder>,
+    /// All that were found.
+    pub count: usize,
+    /// Not every process was looked at: why.
+    pub incomplete: Option<String>,
+}
+
+/// One of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    pub pid: u32,
+    pub comm: OsString,
+    pub exe: Option<PathBuf>,
+    /// `writing`, `open`, `mapped` or `mounted`.
+    pub how: &'static str,
+    /// Where it is mounted, as that process sees it.
+    pub at: Option<PathBuf>,
+}
+
+/// A content that is kept.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Evidence {
+    /// In a directory, which of its names.
+    pub name: Option<OsString>,
+    /// `None`: it is not kept, and why.
+    pub kept: Result<blake3::Hash, &'static str>,
+    /// Bytes.
+    pub size: u64,
+    pub file_type: FileType,
+    /// What of it may be shown.
+    pub redact: Redact,
 }
 
 impl Record {
@@ -268,6 +328,9 @@ impl Record {
             reason: None,
             message: None,
             heal_ns: None,
+            after_heal: Vec::new(),
+            holders: None,
+            evidence: Vec::new(),
         }
     }
 

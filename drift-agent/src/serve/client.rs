@@ -55,8 +55,8 @@ pub fn ask(state: &Path, request: Request) -> Result<Body, AskError> {
     let answer: Answering = serde_json::from_slice(&answer).map_err(|_| AskError::Unknown)?;
     match answer.body {
         Body::Error(refusal) => Err(AskError::Refused(refusal)),
-        body @ (Body::Status(_) | Body::Version(_)) if answer.v == VERSION => Ok(body),
-        Body::Status(_) | Body::Version(_) => Err(AskError::Unknown),
+        body if answer.v == VERSION => Ok(body),
+        _ => Err(AskError::Unknown),
     }
 }
 

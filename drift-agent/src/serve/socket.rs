@@ -19,8 +19,8 @@ use tokio::{
 };
 
 use super::{
-    Answering, Asked, Asking, Body, MOST_REQUEST, NAME, Refusal, Request, Status, StoreStatus,
-    VERSION,
+    Answering, Asked, Asking, Body, MOST_REQUEST, NAME, Peer, Refusal, Request, Status,
+    StoreStatus, VERSION,
 };
 use crate::{report::Heals, store::Store};
 
@@ -139,11 +139,16 @@ async fn accept(listener: UnixListener, desk: Arc<Desk>) {
 }
 
 async fn connection(mut stream: UnixStream, desk: &Desk) -> io::Result<()> {
-    let peer = stream.peer_cred()?.uid();
-    let body = if may_ask(peer, desk.owner) {
+    let peer = stream.peer_cred()?;
+    let peer = Peer {
+        uid: peer.uid(),
+        gid: peer.gid(),
+        pid: peer.pid().and_then(|pid| u32::try_from(pid).ok()),
+    };
+    let body = if may_ask(peer.uid, desk.owner) {
         match timeout(FOR_REQUEST, request(&mut stream)).await {
             Ok(request) => match request? {
-                Ok(request) => desk.answer(request).await,
+                Ok(request) => desk.answer(request, peer).await,
                 Err(refusal) => Body::Error(refusal),
             },
             Err(_) => refused("too-slow", "the request did not arrive in time"),
@@ -189,7 +194,7 @@ fn parse(line: &[u8]) -> Result<Request, Refusal> {
     let Some(line) = line.strip_suffix(b"\n") else {
         return Err(refusal(
             "bad-request",
-            "a request is one line of JSON, not longer than 4096 bytes",
+            "a request is one line of JSON, not longer than 65536 bytes",
         ));
     };
     #[derive(serde::Deserialize)]
@@ -214,10 +219,15 @@ fn parse(line: &[u8]) -> Result<Request, Refusal> {
 }
 
 impl Desk {
-    async fn answer(self: &Desk, request: Request) -> Body {
+    async fn answer(self: &Desk, request: Request, peer: Peer) -> Body {
         let (answer, answered) = oneshot::channel();
         let patience = request.patience();
-        if self.asked.try_send(Asked { request, answer }).is_err() {
+        let asked = Asked {
+            request,
+            peer,
+            answer,
+        };
+        if self.asked.try_send(asked).is_err() {
             return refused("busy", "too much is being asked at once: ask again");
         }
         let body = match timeout(patience, answered).await {
@@ -235,7 +245,7 @@ impl Desk {
                     Err(_) => refused("failed", "the store cannot be read: see the agent's log"),
                 }
             }
-            body @ (Body::Version(_) | Body::Error(_)) => body,
+            body @ (Body::Version(_) | Body::Done(_) | Body::Healed(_) | Body::Error(_)) => body,
         }
     }
 }

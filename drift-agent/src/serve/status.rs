@@ -5,7 +5,7 @@ use std::time::SystemTime;
 use drift_common::escape::printable;
 use serde::{Deserialize, Serialize};
 
-use crate::store::Holding;
+use crate::{stop::Stop, store::Holding};
 
 /// In a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,9 +69,46 @@ pub struct Status {
     /// For how long one has been under way.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_scan_running_s: Option<u64>,
+    /// What people hold healing back with.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub stops: Vec<StopStatus>,
     pub policies: Vec<PolicyStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreStatus>,
+}
+
+/// Healing is held back, of a policy or of all.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StopStatus {
+    /// As of `held`.
+    pub reason: String,
+    /// Not there: all policies.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub policy: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub until: Option<String>,
+    pub message: String,
+}
+
+impl StopStatus {
+    #[must_use]
+    pub fn new(policy: Option<&str>, stop: &Stop) -> Self {
+        Self {
+            reason: stop.kind.reason().to_owned(),
+            policy: policy.map(|policy| printable(policy).into_owned()),
+            until: stop.until.map(rfc3339),
+            message: stop.message.clone(),
+        }
+    }
+
+    /// For people.
+    #[must_use]
+    pub fn sentence(&self) -> String {
+        match &self.policy {
+            None => self.message.clone(),
+            Some(policy) => format!("{policy}: {}", self.message),
+        }
+    }
 }
 
 /// Why a node is not simply what its files are.

@@ -88,6 +88,34 @@ impl Blobs {
         })
     }
 
+    /// As [`Blobs::get`], of whatever agent's state folder: nothing is made, and nothing removed.
+    pub(super) fn peek(state: &Folder, digest: &Hash) -> Result<Vec<u8>, StoreError> {
+        let (shard, name) = place(digest);
+        let io = StoreError::io("read a blob");
+        let missing = || StoreError::Missing { digest: *digest };
+        let blobs = state.existing(OsStr::new("blobs")).map_err(&io)?;
+        let shard = match blobs {
+            Some(blobs) => blobs.existing(OsStr::new(&shard)).map_err(&io)?,
+            None => None,
+        };
+        let file = shard.ok_or_else(missing)?.file(&name).map_err(&io)?;
+        let bytes = decompress(file.ok_or_else(missing)?);
+        bytes
+            .ok()
+            .filter(|bytes| blake3::hash(bytes) == *digest)
+            .ok_or_else(|| StoreError::Corrupt {
+                digest: *digest,
+                why: "its content has another digest".to_owned(),
+            })
+    }
+
+    /// As [`Blobs::put`], without waiting until it lasts.
+    pub(super) fn put_lazily(&self, digest: &Hash, compressed: &[u8]) -> io::Result<()> {
+        let (shard, name) = place(digest);
+        let unnamed = self.incoming.write_unnamed(compressed)?;
+        unnamed.take_name(&self.folder.folder(&shard)?, &name)
+    }
+
     /// What the blob takes of the disk, if there is one. Its content is not looked at.
     pub(super) fn size(&self, digest: &Hash) -> io::Result<Option<u64>> {
         let (shard, name) = place(digest);

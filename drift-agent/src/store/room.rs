@@ -107,6 +107,25 @@ impl Store {
         Ok(())
     }
 
+    /// As [`Store::make_room`], for what may be kept: nothing that a version needs is given up for it, be the version old.
+    pub(super) fn make_room_for_evidence(
+        &self,
+        room: &mut Room,
+        size: u64,
+    ) -> Result<(), StoreError> {
+        if room.usage.bytes.saturating_add(size) > self.quota {
+            self.evict(room, size, &[])?;
+        }
+        if room.usage.bytes.saturating_add(size) > self.quota {
+            return Err(StoreError::Quota {
+                needed: size,
+                used: room.usage.bytes,
+                quota: self.quota,
+            });
+        }
+        Ok(())
+    }
+
     fn evict(
         &self,
         room: &mut Room,

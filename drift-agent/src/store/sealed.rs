@@ -50,7 +50,8 @@ impl From<&Path> for PathForm {
 
 impl PathForm {
     /// `None`: it is none.
-    pub(super) fn path(&self) -> Option<PathBuf> {
+    #[must_use]
+    pub fn path(&self) -> Option<PathBuf> {
         match self {
             Self::Text(text) => Some(text.into()),
             Self::Bytes { base64 } => STANDARD

@@ -16,6 +16,12 @@ pub struct Answer {
 }
 
 impl Answer {
+    /// What a command says, and its status.
+    #[must_use]
+    pub fn new(status: u8, text: String) -> Self {
+        Self { status, text }
+    }
+
     fn well(text: String) -> Self {
         Self { status: 0, text }
     }

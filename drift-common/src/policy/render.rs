@@ -51,6 +51,7 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         mode,
         on_remove,
         guard,
+        evidence,
         node_selector,
         rollout,
     } = policy;
@@ -59,6 +60,7 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         per_minute,
         mass_drift,
         fight,
+        windows,
     } = guard;
     head(f, "Policy", &name.value)?;
     writeln!(
@@ -68,6 +70,7 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
     )?;
     writeln!(f, "  mode: {mode}")?;
     writeln!(f, "  onRemove: {}", on_remove.name())?;
+    writeln!(f, "  evidence: {}", evidence.name())?;
     writeln!(f, "  guard:\n    backoff:")?;
     writeln!(f, "      first: {}", duration(backoff.first))?;
     writeln!(f, "      factor: {}", backoff.factor)?;
@@ -80,6 +83,7 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         writeln!(f, "      within: {}", duration(fight.within))?;
         writeln!(f, "      hold: {}", duration(fight.hold))?;
     }
+    items(f, "    windows", windows.iter().map(flow::window).collect())?;
     if !node_selector.is_empty() {
         writeln!(f, "  nodeSelector: {}", flow::selector(node_selector))?;
     }

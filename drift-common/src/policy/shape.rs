@@ -8,9 +8,8 @@ use super::{
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
     expect::{HardLinks, Heed, Redact, Severity},
-    guard::{MassDrift, Mode, OnRemove},
-    reload::Signal,
-    rollout::WHOLE,
+    guard::{Evidence, Mode, OnRemove},
+    reload::{Method, Signal},
     version::OnUnexpected,
 };
 
@@ -28,6 +27,14 @@ macro_rules! words {
         Value::Words(|| <$of>::ALL.iter().map(|(word, _)| *word).collect())
     };
 }
+
+// After the macro, which it uses.
+mod guard;
+mod rollout;
+
+pub(crate) use guard::{BACKOFF, FIGHT, GUARD, MAX_HEALS, MAX_PER_MINUTE, MAX_WINDOWS, WINDOW};
+use rollout::LABEL;
+pub(crate) use rollout::{ARM, CANARY, ROLLOUT};
 
 pub(crate) static POLICY: Shape = Shape {
     what: "a mapping with an activeVersion",
@@ -49,6 +56,11 @@ pub(crate) static POLICY: Shape = Shape {
         ),
         may("guard", Value::Map(&GUARD), "What holds healing back."),
         may(
+            "evidence",
+            words!(Evidence),
+            "What is kept of what healing takes away: content (the default) or none.",
+        ),
+        may(
             "nodeSelector",
             Value::Entries(&LABEL, 16),
             "Only nodes with these labels have this policy.",
@@ -61,128 +73,6 @@ pub(crate) static POLICY: Shape = Shape {
     ],
     one_of: &[],
     rules: &[],
-};
-
-static LABEL: Value = Value::Text("^(([A-Za-z0-9][A-Za-z0-9_.-]*)?[A-Za-z0-9])?$", 63);
-const WEIGHT: Field = must(
-    "weight",
-    Value::Number(0, WHOLE),
-    "How many in a hundred nodes have it.",
-);
-
-pub(crate) static ROLLOUT: Shape = Shape {
-    what: "a mapping with canary or arms",
-    fields: &[
-        may(
-            "canary",
-            Value::Map(&CANARY),
-            "One version, to be seen before all nodes have it.",
-        ),
-        may(
-            "arms",
-            Value::List(&Value::Map(&ARM), 1, 16),
-            "Several versions side by side; their weights come to 100 at most.",
-        ),
-    ],
-    one_of: &[&["canary", "arms"]],
-    rules: &[
-        Rule {
-            expression: "!has(self.arms) || self.arms.map(arm, arm.weight).sum() <= 100",
-            message: "the weights of `arms` come to more than 100: lower some",
-        },
-        Rule {
-            expression: "!has(self.arms) || self.arms.all(arm, self.arms.exists_one(other, other.name == arm.name))",
-            message: "two `arms` have one name: give each a name of its own",
-        },
-    ],
-};
-
-pub(crate) static CANARY: Shape = Shape {
-    what: "a mapping with version and weight",
-    fields: &[must("version", VERSION, "The version."), WEIGHT],
-    one_of: &[],
-    rules: &[],
-};
-
-pub(crate) static ARM: Shape = Shape {
-    what: "a mapping with name, version and weight",
-    fields: &[
-        must("name", NAME, "What it is called."),
-        must("version", VERSION, "The version."),
-        WEIGHT,
-    ],
-    one_of: &[],
-    rules: &[],
-};
-
-pub(crate) static GUARD: Shape = Shape {
-    what: "a mapping",
-    fields: &[
-        may(
-            "backoff",
-            Value::Map(&BACKOFF),
-            "How long a path is left alone after it was healed.",
-        ),
-        may(
-            "perMinute",
-            Value::Number(0, MAX_PER_MINUTE),
-            "Heals of the policy's files in any minute on one node: 1000 by default, 0 for no bound.",
-        ),
-        may(
-            "massDrift",
-            words!(MassDrift),
-            "When the first look finds more than half of the policy's files, and more than 20, drifted: hold (the default) or heal.",
-        ),
-        may(
-            "fight",
-            Value::Map(&FIGHT),
-            "When a path is left alone because another program keeps changing it.",
-        ),
-    ],
-    one_of: &[],
-    rules: &[],
-};
-
-/// Heals a minute: more than a disk can do.
-pub(crate) const MAX_PER_MINUTE: u32 = 1_000_000;
-/// Heals that are remembered of one path.
-pub(crate) const MAX_HEALS: u32 = 100;
-
-pub(crate) static FIGHT: Shape = Shape {
-    what: "a mapping",
-    fields: &[
-        may(
-            "heals",
-            Value::Number(2, MAX_HEALS),
-            "So many heals against the same program.",
-        ),
-        may("within", Value::Duration, "In so long a time."),
-        may(
-            "hold",
-            Value::Duration,
-            "Then the path is left alone for so long.",
-        ),
-    ],
-    one_of: &[],
-    rules: &[],
-};
-
-pub(crate) static BACKOFF: Shape = Shape {
-    what: "a mapping",
-    fields: &[
-        may("first", Value::Duration, "After the first heal."),
-        may(
-            "factor",
-            Value::Number(1, 1000),
-            "So many times longer after each further one.",
-        ),
-        may("cap", Value::Duration, "Never longer."),
-    ],
-    one_of: &[],
-    rules: &[Rule {
-        expression: "duration(has(self.first) ? self.first : '0s') <= duration(has(self.cap) ? self.cap : '300s')",
-        message: "`first` is longer than `cap` (300s where it is not said): raise `cap` or lower `first`",
-    }],
 };
 
 pub(crate) static VERSION_SPEC: Shape = Shape {
@@ -336,12 +226,12 @@ pub(crate) static FILE: Shape = Shape {
         may(
             "compare",
             Value::WordOr("exact", &COMPARE),
-            "What counts as the same. Other than exact is not supported yet.",
+            "What counts as the same.",
         ),
         may(
             "afterHeal",
             Value::List(&Value::Map(&AFTER_HEAL), 0, 4),
-            "What makes programs take a healed file in. Not supported yet.",
+            "What makes programs take a healed file in.",
         ),
     ],
     one_of: &[ONE_PATH],
@@ -531,10 +421,15 @@ pub(crate) static EQUAL: Shape = Shape {
 };
 
 pub(crate) static AFTER_HEAL: Shape = Shape {
-    what: "a mapping with signal, reload, restart or command",
+    what: "a mapping with signal, reload, restart, command or http",
     fields: &[
         may("signal", words!(Signal), "Send this signal …"),
         may("unit", UNIT, "… to the main process of this unit …"),
+        may(
+            "pidFile",
+            ABSOLUTE,
+            "… or to the process whose number is in this file …",
+        ),
         may(
             "process",
             ABSOLUTE,
@@ -547,17 +442,39 @@ pub(crate) static AFTER_HEAL: Shape = Shape {
             Value::List(&WORD, 1, 256),
             "Run this program, without a shell.",
         ),
-        may("timeout", Value::Duration, "What the command may take."),
+        may(
+            "http",
+            Value::Text(
+                r"^http://(127(\.[0-9]{1,3}){3}|\[::1\]|localhost)(:[0-9]+)?(/[!-~]*)?$",
+                2048,
+            ),
+            "Ask this address, on this machine alone.",
+        ),
+        may("method", words!(Method), "How: POST (the default) or GET."),
+        may(
+            "status",
+            Value::Number(100, 599),
+            "The answer that is right; where that is not said, any from 200 to 299.",
+        ),
+        may(
+            "timeout",
+            Value::Duration,
+            "What the command or the answer may take: 30s where that is not said, 10m at most.",
+        ),
     ],
-    one_of: &[&["signal", "reload", "restart", "command"]],
+    one_of: &[&["signal", "reload", "restart", "command", "http"]],
     rules: &[
         Rule {
-            expression: "has(self.signal) ? has(self.unit) != has(self.process) : !has(self.unit) && !has(self.process)",
-            message: "a `signal` goes to either `unit` or `process`, and nothing else has these: write one of them beside `signal`",
+            expression: "[has(self.unit), has(self.pidFile), has(self.process)].filter(there, there).size() == (has(self.signal) ? 1 : 0)",
+            message: "a `signal` goes to one of `unit`, `pidFile` and `process`, and nothing else has these: write one of them beside `signal`",
         },
         Rule {
-            expression: "!has(self.timeout) || has(self.command)",
-            message: "only a `command` has a `timeout`: remove it",
+            expression: "!has(self.timeout) || has(self.command) || has(self.http)",
+            message: "only a `command` and `http` have a `timeout`: remove it",
+        },
+        Rule {
+            expression: "has(self.http) || !(has(self.method) || has(self.status))",
+            message: "only `http` has `method` and `status`: remove them",
         },
     ],
 };

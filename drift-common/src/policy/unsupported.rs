@@ -6,16 +6,10 @@ use super::{PolicyVersion, Problems, source::Place};
 type NotYet = (&'static str, fn(&PolicyVersion) -> Vec<&Place>);
 
 /// Whoever makes the agent act on one of these takes its line away.
-const NOT_YET: [NotYet; 2] = [
-    ("environment", |version| {
-        let all = version.environment.iter();
-        all.map(|environment| &environment.process.at).collect()
-    }),
-    ("afterHeal", |version| {
-        let all = version.files.iter().flat_map(|file| &file.after_heal);
-        all.map(|action| &action.at).collect()
-    }),
-];
+const NOT_YET: [NotYet; 1] = [("environment", |version| {
+    let all = version.environment.iter();
+    all.map(|environment| &environment.process.at).collect()
+})];
 
 /// Says what of `version` nobody would act on.
 pub(super) fn refuse(version: &PolicyVersion, problems: &mut Problems) {

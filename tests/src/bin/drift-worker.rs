@@ -56,7 +56,7 @@ fn one_heal(policies: &Path, state: &Path, path: &Path) -> Result<()> {
     let declared = files
         .find(|declared| declared.path == path)
         .context("nobody declares it")?;
-    heal::sweep_leftovers(&host, path)?;
+    heal::sweep_leftovers(&host, declared)?;
     let observed = observe(&host, declared, None, &mut |_| {});
     let drifts = differences(declared, &observed);
     if !drifts.is_empty() {

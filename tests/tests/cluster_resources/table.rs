@@ -102,6 +102,22 @@ const POLICY: &[Row] = &[
         ],
     ),
     (
+        "/spec/guard/windows",
+        &[
+            "[]",
+            "[{\"from\": \"22:00\", \"to\": \"06:00\", \"kind\": \"deny\", \"timeZone\": \"UTC\"}]",
+        ],
+        &[
+            "[{\"from\": \"24:00\", \"to\": \"06:00\"}]",
+            "[{\"from\": \"22:00\"}]",
+        ],
+    ),
+    (
+        "/spec/evidence",
+        &["\"content\"", "\"none\""],
+        &["\"all\"", "1"],
+    ),
+    (
         "/spec/nodeSelector",
         &[
             "{}",
@@ -371,6 +387,10 @@ const VERSION: &[Row] = &[
 
 /// What the API server cannot see, and the agent refuses: packed contents, access lists, capabilities, patterns, and what is within a value that can be of two types.
 const ONLY_THE_AGENT: &[(&str, &str)] = &[
+    (
+        "/spec/files/0/afterHeal",
+        "[{\"command\": [\"/bin/a\"], \"timeout\": \"0s\"}]",
+    ),
     ("/spec/files/0/content", "{\"gzip\": \"YWJj\"}"),
     ("/spec/files/0/content", "{\"dataUrl\": \"data:,%zz\"}"),
     ("/spec/files/0/acl", "[\"user::rw-\"]"),

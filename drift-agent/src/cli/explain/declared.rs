@@ -6,6 +6,7 @@ use std::{
 };
 
 use drift_common::escape;
+use drift_common::policy::WindowKind;
 use serde_json::{Value, json};
 use unicode_width::UnicodeWidthStr;
 
@@ -254,6 +255,7 @@ fn guard(guard: &Guard) -> Vec<String> {
         per_minute,
         mass_drift,
         fight,
+        windows,
     } = guard;
     let mut lines = Vec::new();
     if !backoff.first.is_zero() {
@@ -281,6 +283,20 @@ fn guard(guard: &Guard) -> Vec<String> {
             "however much of its policy the first look finds drifted (guard.massDrift)".to_owned()
         }
     });
+    lines.extend(windows.iter().map(|window| {
+        let only = match window.kind {
+            WindowKind::Allow => "only",
+            WindowKind::Deny => "not",
+        };
+        let days: Vec<&str> = window.days.names().collect();
+        format!(
+            "{only} from {} to {} {}, beginning on {} (guard.windows)",
+            window.from,
+            window.to,
+            window.zone.value,
+            days.join(", ")
+        )
+    }));
     lines
 }
 
@@ -292,6 +308,7 @@ fn guard_value(guard: &Guard) -> Value {
         per_minute,
         mass_drift,
         fight,
+        windows,
     } = guard;
     json!({
         "backoff": {"first_ms": millis(backoff.first), "factor": backoff.factor, "cap_ms": millis(backoff.cap)},
@@ -300,6 +317,13 @@ fn guard_value(guard: &Guard) -> Value {
         }),
         "per_minute": per_minute,
         "mass_drift": mass_drift.name(),
+        "windows": windows.iter().map(|window| json!({
+            "kind": window.kind.name(),
+            "days": window.days.names().collect::<Vec<_>>(),
+            "from": window.from.to_string(),
+            "to": window.to.to_string(),
+            "time_zone": window.zone.value,
+        })).collect::<Vec<_>>(),
     })
 }
 

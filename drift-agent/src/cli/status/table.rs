@@ -14,6 +14,9 @@ pub(super) fn table(status: &Status, zone: &TimeZone) -> String {
     for reason in &status.reasons {
         text.push_str(&format!("  {}\n", printable(&reason.message)));
     }
+    for stop in &status.stops {
+        text.push_str(&format!("  {}\n", printable(&stop.sentence())));
+    }
     if status.policies.is_empty() {
         text.push_str(match status.health {
             Health::NoAgent => "  what it knew is not there either\n",

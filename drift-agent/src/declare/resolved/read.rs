@@ -11,11 +11,11 @@ use std::{
 
 use drift_common::policy::{Acl, FileCapabilities};
 
-use super::{HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVERITIES};
+use super::{EVIDENCES, HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVERITIES};
 use crate::declare::{
     ActivePolicy, Attribute, Attributes, Backoff, Compare, Content, Declared, Exhaustive, Expect,
     Fight, Flags, Globs, Guard, Link, Position, Snapshot, Target, Terms, Through,
-    resolve::belongings,
+    belongings::belongings,
 };
 
 /// Reads what [`super::write`] wrote. `None`: that is not what stands there.
@@ -100,6 +100,7 @@ impl<'b> Rest<'b> {
                 digest: rest.hash()?,
                 mode: rest.place(&MODES)?,
                 guard: rest.guard()?,
+                evidence: rest.place(&EVIDENCES)?,
             }))
         })?;
         let terms = self.list(|rest| {
@@ -129,6 +130,7 @@ impl<'b> Rest<'b> {
                 attributes: rest.attributes()?,
                 on_drift: rest.place(&MODES)?,
                 severity: rest.place(&SEVERITIES)?,
+                after_heal: Vec::new(),
                 at: Position {
                     file: rest.place(&sources)?,
                     line: rest.u32()?,
@@ -177,6 +179,7 @@ impl<'b> Rest<'b> {
                     hold: rest.duration()?,
                 })
             })?,
+            windows: Vec::new(),
         })
     }
 
@@ -228,7 +231,7 @@ impl<'b> Rest<'b> {
                 size: self.option(Self::u64)?,
                 digest: self.hash()?,
                 body: self.option(Self::hash)?,
-                lines: self.option(Self::hash)?,
+                lines: self.option(Self::hash)?.map(Box::new),
                 max_size: self.u64()?,
                 hard_links: self.place(&HARD_LINKS)?,
                 compare: Compare::Exact,

@@ -80,7 +80,7 @@ fn what_was_kept_is_what_would_be_resolved() {
         .iter()
         .flat_map(|file| &file.attributes.named);
     assert_eq!(named.count(), 6);
-    let guards = resolved.policies.iter().map(|policy| policy.guard);
+    let guards = resolved.policies.iter().map(|policy| policy.guard.clone());
     assert!(guards.clone().any(|guard| guard != Guard::default()));
     assert_eq!(kept(&place, &path), resolved);
     assert_eq!(load(&place, Some(&path)), resolved);

@@ -10,7 +10,7 @@ use std::{
 
 use drift_common::policy::{Acl, FileCapabilities};
 
-use super::{HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVERITIES};
+use super::{EVIDENCES, HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVERITIES};
 use crate::declare::{
     ActivePolicy, Attribute, Attributes, Backoff, Content, Declared, Exhaustive, Expect, Fight,
     Flags, Guard, Link, Position, Snapshot, Target, Terms, Through,
@@ -85,12 +85,14 @@ impl Out<'_> {
                 digest,
                 mode,
                 guard,
+                evidence,
             } = &**policy;
             self.text(name.as_bytes())?;
             self.text(version.as_bytes())?;
             self.bytes(digest.as_bytes())?;
             self.place(&MODES, mode)?;
             self.guard(guard)?;
+            self.place(&EVIDENCES, evidence)?;
         }
         self.number(terms.len())?;
         for term in terms {
@@ -123,6 +125,8 @@ impl Out<'_> {
             per_minute,
             mass_drift,
             fight,
+            // Who reads this writes nothing: see `Keep::Digests`.
+            windows: _,
         } = guard;
         self.duration(*first)?;
         self.u32(*factor)?;
@@ -158,6 +162,7 @@ impl Out<'_> {
             attributes,
             on_drift,
             severity,
+            after_heal: _, // as windows
             at,
         } = declared;
         self.path(path)?;
@@ -267,8 +272,8 @@ impl Out<'_> {
                 self.byte(0)?;
                 self.option(*size, Self::u64)?;
                 self.bytes(digest.as_bytes())?;
-                for digest in [body, lines] {
-                    self.option(digest.as_ref(), |out, digest| out.bytes(digest.as_bytes()))?;
+                for digest in [body.as_ref(), lines.as_deref()] {
+                    self.option(digest, |out, digest| out.bytes(digest.as_bytes()))?;
                 }
                 self.u64(*max_size)?;
                 self.place(&HARD_LINKS, hard_links)?;

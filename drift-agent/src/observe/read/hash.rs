@@ -32,6 +32,7 @@ impl Buffer {
 }
 
 /// What is asked for of a content.
+#[derive(Clone, Copy)]
 pub(super) struct Wanted {
     /// Bytes; one with more is not read.
     pub(super) most: u64,

@@ -21,6 +21,7 @@ use super::*;
 use crate::{
     compare::text::{TextRules, normal},
     declare::{Content, Heed, sample, without_final_newline},
+    observe::Reading,
 };
 
 fn look(path: &Path) -> Observed {
@@ -61,7 +62,7 @@ fn a_content_is_hashed_with_and_without_its_final_line_end() {
         assert_eq!(observed.lines, None);
         for final_newline in [Heed::Exact, Heed::Ignore] {
             let mut content = Content::exact(Arc::from(&b"other"[..]));
-            content.lines = Some(whole);
+            content.lines = Some(Box::new(whole));
             content.body = (final_newline == Heed::Ignore).then_some(whole);
             let observed = look_as(&sample::declared(&path, Target::File(content)));
             let rules = TextRules {
@@ -94,7 +95,7 @@ fn a_file_that_is_written_while_it_is_read_has_no_digest_but_that_of_a_moment() 
     let path = dir.path().join("f");
     fs::write(&path, vec![b'x'; 8 << 20]).unwrap();
     let end = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         let (started, writes) = std::sync::mpsc::channel();
         let (end, path) = (&end, &path);
         scope.spawn(move || {
@@ -116,7 +117,7 @@ fn a_file_that_is_written_while_it_is_read_has_no_digest_but_that_of_a_moment() 
                 Found::Unstable => break None,
                 Found::File(Some(digest))
                     if digest == blake3::hash(&vec![b'x'; size as usize])
-                        && start.elapsed() < std::time::Duration::from_secs(20) => {}
+                        && start.elapsed() < Duration::from_secs(20) => {}
                 other => break Some(other),
             }
         };
@@ -402,7 +403,7 @@ fn looks_meanwhile(
 ) {
     let host = Host::new(Path::new("/")).unwrap();
     let ends = AtomicBool::new(false);
-    std::thread::scope(|scope| {
+    thread::scope(|scope| {
         scope.spawn(|| {
             while !ends.load(Ordering::Relaxed) {
                 disturb();

@@ -29,6 +29,7 @@ fn status() -> Status {
         records_lost: None,
         last_full_scan: None,
         full_scan_running_s: None,
+        stops: Vec::new(),
         policies: Vec::new(),
         store: None,
     }

@@ -5,10 +5,12 @@ use std::num::NonZero;
 use semver::Version;
 
 use super::{rollout, scalar};
+use crate::escape;
 use crate::policy::{
-    Backoff, Fight, Guard, MassDrift, Mode, NodeSelector, OnRemove, Policy, Rollout,
+    Backoff, ClockTime, Days, Evidence, Fight, Guard, MassDrift, Mode, NodeSelector, OnRemove,
+    Policy, Rollout, Window, WindowKind,
     decode::{Cursor, Decoder},
-    shape::{self, MAX_HEALS, MAX_PER_MINUTE},
+    shape::{self, MAX_HEALS, MAX_PER_MINUTE, MAX_WINDOWS},
     source::Spanned,
 };
 
@@ -17,6 +19,7 @@ pub(super) struct Spec {
     mode: Mode,
     on_remove: OnRemove,
     guard: Guard,
+    evidence: Evidence,
     node_selector: NodeSelector,
     rollout: Option<Rollout>,
 }
@@ -28,6 +31,7 @@ impl Spec {
             mode,
             on_remove,
             guard,
+            evidence,
             node_selector,
             rollout,
         } = self;
@@ -37,6 +41,7 @@ impl Spec {
             mode,
             on_remove,
             guard,
+            evidence,
             node_selector,
             rollout,
         }
@@ -53,6 +58,9 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
         decoder.word(rule, "rule", &OnRemove::ALL)
     });
     let guard = fields.optional(decoder, "guard", guard);
+    let evidence = fields.optional(decoder, "evidence", |decoder, word| {
+        decoder.word(word, "evidence", &Evidence::ALL)
+    });
     let node_selector = fields.optional(decoder, "nodeSelector", rollout::node_selector);
     let rollout = fields.optional(decoder, "rollout", rollout::rollout);
     fields.end(decoder);
@@ -61,6 +69,7 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
         mode: mode.unwrap_or_default(),
         on_remove: on_remove.unwrap_or_default(),
         guard: guard.unwrap_or_default(),
+        evidence: evidence.unwrap_or_default(),
         node_selector: node_selector.unwrap_or_default(),
         rollout,
     })
@@ -77,6 +86,7 @@ fn guard(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Guard> {
         decoder.word(word, "massDrift", &MassDrift::ALL)
     });
     let fight = fields.optional(decoder, "fight", fight);
+    let windows = fields.optional(decoder, "windows", windows);
     fields.end(decoder);
     let backoff = backoff.unwrap_or_default();
     Some(Guard {
@@ -85,7 +95,98 @@ fn guard(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Guard> {
         backoff,
         per_minute: per_minute.map_or(default.per_minute, NonZero::new),
         mass_drift: mass_drift.unwrap_or_default(),
+        windows: windows.unwrap_or_default(),
     })
+}
+
+fn windows(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Vec<Window>> {
+    let windows = decoder.list(cursor, window)?;
+    if windows.len() > MAX_WINDOWS {
+        let message = format!("{} windows are too many", windows.len());
+        let help = format!("at most {MAX_WINDOWS}: one window can begin on several days");
+        return decoder.wrong(cursor, message, help);
+    }
+    Some(windows)
+}
+
+fn window(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Window> {
+    let mut fields = decoder.shaped(cursor, &shape::WINDOW)?;
+    let kind = fields.optional(decoder, "kind", |decoder, kind| {
+        decoder.word(kind, "kind", &WindowKind::ALL)
+    });
+    let days = fields.optional(decoder, "days", days);
+    let from = fields.required(decoder, "from", clock_time);
+    let to = fields.required(decoder, "to", clock_time);
+    let zone = fields.optional(decoder, "timeZone", time_zone);
+    let days = if fields.has("days") {
+        days
+    } else {
+        Some(Days::ALL)
+    };
+    let zone = if fields.has("timeZone") {
+        zone
+    } else {
+        Some(decoder.spanned(cursor, "UTC".to_owned()))
+    };
+    fields.end(decoder);
+    Some(Window {
+        kind: kind.unwrap_or_default(),
+        days: days?,
+        from: from?,
+        to: to?,
+        zone: zone?,
+    })
+}
+
+fn days(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Days> {
+    let days = decoder.list(cursor, |decoder, day| {
+        decoder.word(day, "day", &Days::NAMES)
+    })?;
+    let days = Days::of(days);
+    if days.is_none() {
+        return decoder.wrong(
+            cursor,
+            "a window begins on at least one day",
+            "name days, as in `[mon, tue]`, or remove `days` for every day",
+        );
+    }
+    days
+}
+
+fn clock_time(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<ClockTime> {
+    const HELP: &str = "write it with quotes, as in \"06:00\" or \"22:30\"";
+    let text = scalar::raw(decoder, cursor, "a time of day", HELP)?;
+    let time = text.split_once(':').and_then(|(hour, minute)| {
+        let number = |text: &str| -> Option<u8> {
+            let digits = text.len() == 2 && text.bytes().all(|byte| byte.is_ascii_digit());
+            digits.then(|| text.parse().ok())?
+        };
+        ClockTime::new(number(hour)?, number(minute)?)
+    });
+    if time.is_none() {
+        let message = format!("{} is not a time of day", escape::name(&text));
+        return decoder.wrong(cursor, message, HELP);
+    }
+    time
+}
+
+/// How a time zone can be called. Whether there is one of that name is a matter of the machine that goes by it.
+fn time_zone(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spanned<String>> {
+    let text = decoder.text(cursor)?;
+    let allowed = |c: char| c.is_ascii_alphanumeric() || "_+-".contains(c);
+    let is_name = text.len() <= 64
+        && text
+            .split('/')
+            .all(|part| !part.is_empty() && part.chars().all(allowed));
+    if !is_name {
+        let message = format!("{} is not the name of a time zone", escape::name(&text));
+        return decoder.wrong(
+            cursor,
+            message,
+            "write it as the time zone database has it, as in `UTC` or `Europe/Berlin`",
+        );
+    }
+    Some(decoder.spanned(cursor, text.to_string()))
 }
 
 fn fight(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Fight> {

@@ -7,7 +7,7 @@ use crate::{
     escape,
     policy::{
         decode::{Cursor, Decoder},
-        reload::{AfterHeal, Signal, Whom},
+        reload::{AfterHeal, Endpoint, MAX_TIMEOUT, Method, Signal, Whom},
         shape,
         source::Spanned,
     },
@@ -25,16 +25,19 @@ pub(super) fn after_heal(
 
 fn action(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spanned<AfterHeal>> {
     let mut fields = decoder.shaped(cursor, &shape::AFTER_HEAL)?;
-    let one = fields.one_of(decoder, &["signal", "reload", "restart", "command"]);
+    let one = fields.one_of(decoder, &["signal", "reload", "restart", "command", "http"]);
     let signal = fields.optional(decoder, "signal", |decoder, signal| {
         decoder.word(signal, "signal", &Signal::ALL)
     });
     let mut action = None;
     if fields.has("signal") {
-        let whom = fields.one_of(decoder, &["unit", "process"]);
+        let whom = fields.one_of(decoder, &["unit", "pidFile", "process"]);
         let to_unit = fields.optional(decoder, "unit", unit).map(Whom::Unit);
         let to_process = fields.optional(decoder, "process", absolute);
-        let to = to_unit.or(to_process.map(|process| Whom::Process(process.value)));
+        let to_file = fields.optional(decoder, "pidFile", absolute);
+        let to = to_unit
+            .or(to_file.map(|file| Whom::PidFile(file.value)))
+            .or(to_process.map(|process| Whom::Process(process.value)));
         if let (true, Some(signal), Some(to)) = (whom, signal, to) {
             action = Some(AfterHeal::Signal { signal, to });
         }
@@ -43,10 +46,26 @@ fn action(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spanned<After
     let restart = fields.optional(decoder, "restart", unit);
     let command = fields.optional(decoder, "command", command);
     if fields.has("command") {
-        let timeout = fields.optional(decoder, "timeout", scalar::duration);
+        let timeout = fields.optional(decoder, "timeout", timeout);
         action = command.map(|(program, arguments)| AfterHeal::Command {
             program,
             arguments,
+            timeout: timeout.unwrap_or(TIMEOUT),
+        });
+    }
+    let endpoint = fields.optional(decoder, "http", endpoint);
+    if fields.has("http") {
+        let method = fields.optional(decoder, "method", |decoder, method| {
+            decoder.word(method, "method", &Method::ALL)
+        });
+        let status = fields.optional(decoder, "status", |decoder, status| {
+            scalar::whole_number(decoder, status, 100, 599)
+        });
+        let timeout = fields.optional(decoder, "timeout", timeout);
+        action = endpoint.map(|endpoint| AfterHeal::Http {
+            method: method.unwrap_or_default(),
+            endpoint,
+            status: status.and_then(|status| u16::try_from(status).ok()),
             timeout: timeout.unwrap_or(TIMEOUT),
         });
     }
@@ -59,6 +78,29 @@ fn action(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spanned<After
     } else {
         None
     }
+}
+
+fn timeout(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Duration> {
+    let timeout = scalar::duration(decoder, cursor)?;
+    if timeout.is_zero() || timeout > MAX_TIMEOUT {
+        let help = format!("write more than 0s, and at most {}s", MAX_TIMEOUT.as_secs());
+        return decoder.wrong(cursor, "nothing can be waited for so long", help);
+    }
+    Some(timeout)
+}
+
+fn endpoint(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Endpoint> {
+    let text = decoder.text(cursor)?;
+    let endpoint = Endpoint::parse(&text);
+    if endpoint.is_none() {
+        let message = format!("{} is no address on this machine", escape::name(&text));
+        return decoder.wrong(
+            cursor,
+            message,
+            "write it as in `http://127.0.0.1:8080/reload` or `http://[::1]:8080/reload`: only the machine itself is asked",
+        );
+    }
+    endpoint
 }
 
 /// The name of a systemd unit.

@@ -8,7 +8,7 @@ use super::{duration, scalar};
 use crate::policy::{
     AbsentSpec, Acl, AfterHeal, Attributes, Compare, Dependency, DirectorySpec, Environment,
     Exhaustive, Mode, NodeSelector, OnUnexpected, Principal, Rollout, Rules, Severity, Share,
-    Signal, Spanned, SymlinkSpec, Through, Variable, Wanted, Whom,
+    Signal, Spanned, SymlinkSpec, Through, Variable, Wanted, Whom, Window,
     compare::{Absence, Equal, Format, Keys, word},
 };
 
@@ -264,6 +264,7 @@ pub(in crate::policy) fn after_heal(action: &AfterHeal) -> String {
             ("signal", word(&Signal::ALL, signal).to_owned()),
             match to {
                 Whom::Unit(unit) => ("unit", scalar(unit)),
+                Whom::PidFile(file) => ("pidFile", path(file)),
                 Whom::Process(process) => ("process", path(process)),
             },
         ]),
@@ -278,7 +279,38 @@ pub(in crate::policy) fn after_heal(action: &AfterHeal) -> String {
             let command = list([path(program)].into_iter().chain(words));
             map([("command", command), ("timeout", duration(*timeout))])
         }
+        AfterHeal::Http {
+            method,
+            endpoint,
+            status,
+            timeout,
+        } => {
+            let mut fields = vec![
+                ("http", scalar(&endpoint.to_string())),
+                ("method", method.name().to_owned()),
+            ];
+            fields.extend(status.map(|status| ("status", status.to_string())));
+            fields.push(("timeout", duration(*timeout)));
+            map(fields)
+        }
     }
+}
+
+pub(super) fn window(window: &Window) -> String {
+    let Window {
+        kind,
+        days,
+        from,
+        to,
+        zone,
+    } = window;
+    map([
+        ("kind", kind.name().to_owned()),
+        ("days", list(days.names().map(str::to_owned))),
+        ("from", scalar(&from.to_string())),
+        ("to", scalar(&to.to_string())),
+        ("timeZone", scalar(&zone.value)),
+    ])
 }
 
 pub(super) fn environment(environment: &Environment) -> String {

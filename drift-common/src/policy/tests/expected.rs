@@ -121,25 +121,16 @@ fn what_nobody_acts_on_yet_is_refused() {
     let text = version(
         r"    - path: /etc/a
       content: {inline: a}
-      afterHeal:
-        - {reload: nginx.service}
   environment:
     - {process: /usr/bin/app, variables: [{name: LANG, value: C}, {name: X, absent: true}]}
 ",
     );
     check(
         &(text + "---\n" + &policy("")),
-        r"error: `afterHeal` is not supported yet
-   --> p.yaml:11:11
+        r"error: `environment` is not supported yet
+   --> p.yaml:11:17
     |
- 11 |         - {reload: nginx.service}
-    |           ^
-    = this drift-agent would not act on it: remove it, or use one that does
-
-error: `environment` is not supported yet
-   --> p.yaml:13:17
-    |
- 13 |     - {process: /usr/bin/app, variables: [{name: LANG, value: C}, {name: X, absent: true}]}
+ 11 |     - {process: /usr/bin/app, variables: [{name: LANG, value: C}, {name: X, absent: true}]}
     |                 ^^^^^^^^^^^^
     = this drift-agent would not act on it: remove it, or use one that does",
     );
@@ -157,6 +148,7 @@ fn rules_actions_and_requirements_are_checked_all_the_same() {
         - {reload: nginx}
         - {command: []}
         - {command: [reload], signal: HUP}
+        - {http: 'http://10.0.0.1/reload', timeout: 0s}
   environment:
     - {process: app, variables: [{name: A=B, value: a}, {name: X}]}
   dependencies:
@@ -212,7 +204,7 @@ error: a command needs a program
     |                     ^
     = write a list, as in `[/usr/sbin/nginx, -s, reload]`; there is no shell
 
-error: missing field `unit` or `process` in `spec.files[0].afterHeal[3]`
+error: missing field `unit`, `pidFile` or `process` in `spec.files[0].afterHeal[3]`
    --> p.yaml:15:11
     |
  15 |         - {command: [reload], signal: HUP}
@@ -225,37 +217,52 @@ error: `reload` is not an absolute path
     |                      ^^^^^^
     = write the whole path, as in `/reload`
 
-error: only one of `signal`, `reload`, `restart` or `command` can be given in
+error: only one of `signal`, `reload`, `restart`, `command` or `http` can be given in
        `spec.files[0].afterHeal[3]`
    --> p.yaml:15:31
     |
  15 |         - {command: [reload], signal: HUP}
     |                               ^^^^^^
 
-error: `app` is not an absolute path
-   --> p.yaml:17:17
+error: `http://10.0.0.1/reload` is no address on this machine
+   --> p.yaml:16:18
     |
- 17 |     - {process: app, variables: [{name: A=B, value: a}, {name: X}]}
+ 16 |         - {http: 'http://10.0.0.1/reload', timeout: 0s}
+    |                  ^^^^^^^^^^^^^^^^^^^^^^^^
+    = write it as in `http://127.0.0.1:8080/reload` or `http://[::1]:8080/reload`: only the machine
+      itself is asked
+
+error: nothing can be waited for so long
+   --> p.yaml:16:53
+    |
+ 16 |         - {http: 'http://10.0.0.1/reload', timeout: 0s}
+    |                                                     ^^
+    = write more than 0s, and at most 600s
+
+error: `app` is not an absolute path
+   --> p.yaml:18:17
+    |
+ 18 |     - {process: app, variables: [{name: A=B, value: a}, {name: X}]}
     |                 ^^^
     = write the whole path, as in `/app`
 
 error: `A=B` cannot be the name of a variable
-   --> p.yaml:17:41
+   --> p.yaml:18:41
     |
- 17 |     - {process: app, variables: [{name: A=B, value: a}, {name: X}]}
+ 18 |     - {process: app, variables: [{name: A=B, value: a}, {name: X}]}
     |                                         ^^^
     = write it as in `LANG`, without its value
 
 error: missing field `value` or `absent` in `spec.environment[0].variables[1]`
-   --> p.yaml:17:57
+   --> p.yaml:18:57
     |
- 17 |     - {process: app, variables: [{name: A=B, value: a}, {name: X}]}
+ 18 |     - {process: app, variables: [{name: A=B, value: a}, {name: X}]}
     |                                                         ^
 
 error: `latest` is not a range of versions
-   --> p.yaml:19:31
+   --> p.yaml:20:31
     |
- 19 |     - {policy: base, version: latest}
+ 20 |     - {policy: base, version: latest}
     |                               ^^^^^^
     = write it as in `1.2.0` (and what is compatible), `=1.2.0`, `>=1.2.0, <2.0.0`",
     );

@@ -14,7 +14,7 @@ fn an_unknown_field_names_the_one_that_was_meant() {
    |
  6 |   modde: heal
    |   ^^^^^
-   = allowed here: activeVersion, mode, onRemove, guard, nodeSelector, rollout",
+   = allowed here: activeVersion, mode, onRemove, guard, evidence, nodeSelector, rollout",
     );
 }
 
@@ -30,7 +30,7 @@ fn an_unknown_field_like_no_other() {
    |
  6 |   weights: {}
    |   ^^^^^^^
-   = allowed here: activeVersion, mode, onRemove, guard, nodeSelector, rollout",
+   = allowed here: activeVersion, mode, onRemove, guard, evidence, nodeSelector, rollout",
     );
 }
 

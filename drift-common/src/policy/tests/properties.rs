@@ -300,29 +300,57 @@ fn document() -> impl Strategy<Value = Document> {
         hold,
     });
     let mass_drift = select(vec![MassDrift::Hold, MassDrift::Heal]);
-    let guard = (backoff, 0_u32..=1_000_000, mass_drift, fight).prop_map(
-        |(backoff, per_minute, mass_drift, fight)| Guard {
+    let time = || {
+        (0_u8..24, 0_u8..60)
+            .prop_filter_map("a time", |(hour, minute)| ClockTime::new(hour, minute))
+    };
+    let days = vec(0_usize..7, 1..7).prop_filter_map("days", Days::of);
+    let kind = select(vec![WindowKind::Allow, WindowKind::Deny]);
+    let zone = select(vec!["UTC", "Europe/Berlin", "Etc/GMT+1"]);
+    let window =
+        (kind, days, time(), time(), zone).prop_map(|(kind, days, from, to, zone)| Window {
+            kind,
+            days,
+            from,
+            to,
+            zone: spanned(zone.to_owned()),
+        });
+    let windows = vec(window, 0..3);
+    let guard = (backoff, 0_u32..=1_000_000, mass_drift, fight, windows).prop_map(
+        |(backoff, per_minute, mass_drift, fight, windows)| Guard {
             // Without a first wait there is no fight, unless it is said what one is.
             fight: (!backoff.first.is_zero() || fight.heals > 50).then_some(fight),
             backoff,
             per_minute: NonZero::new(per_minute),
             mass_drift,
+            windows,
         },
     );
     let on_remove = select(vec![OnRemove::Leave, OnRemove::Remove]);
-    let policy = (name(), number(), mode, on_remove, guard, select(rollouts())).prop_map(
-        |(name, version, mode, on_remove, guard, (node_selector, rollout))| {
-            Document::Policy(Policy {
-                name: spanned(name),
-                active_version: spanned(version),
-                mode,
-                on_remove,
-                guard,
-                node_selector,
-                rollout,
-            })
-        },
-    );
+    let evidence = select(vec![Evidence::None, Evidence::Content]);
+    let policy = (
+        name(),
+        number(),
+        mode,
+        on_remove,
+        guard,
+        evidence,
+        select(rollouts()),
+    )
+        .prop_map(
+            |(name, version, mode, on_remove, guard, evidence, (node_selector, rollout))| {
+                Document::Policy(Policy {
+                    name: spanned(name),
+                    active_version: spanned(version),
+                    mode,
+                    on_remove,
+                    guard,
+                    evidence,
+                    node_selector,
+                    rollout,
+                })
+            },
+        );
     prop_oneof![version, policy]
 }
 

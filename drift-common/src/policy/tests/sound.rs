@@ -113,7 +113,7 @@ fn what_is_not_said_has_a_default() {
 fn what_holds_healing_back_can_be_said() {
     let guard = |text: &str| {
         let lineages = sound(&(version("    []\n") + "---\n" + &policy(text)));
-        lineages[0].policy.guard
+        lineages[0].policy.guard.clone()
     };
     let said = guard("  guard: {perMinute: 0, massDrift: heal, fight: {heals: 2, hold: 5m}}\n");
     assert_eq!((said.per_minute, said.mass_drift), (None, MassDrift::Heal));

@@ -362,3 +362,79 @@ error: `etc` is not an absolute path
    = write the whole path, as in `/etc`"#,
     );
 }
+
+#[test]
+fn windows_begin_on_days_and_end_at_times() {
+    check(
+        &policy(
+            r"  guard:
+    windows:
+      - {days: [mon, tuesday], from: 22:00, to: 24:00}
+      - {days: [], from: 6:00, to: noon, timeZone: Berlin/}
+      - {kind: freeze, from: 22:00}
+  evidence: all
+",
+        ),
+        r#"error: unknown day `tuesday`
+  --> p.yaml:8:22
+   |
+ 8 |       - {days: [mon, tuesday], from: 22:00, to: 24:00}
+   |                      ^^^^^^^
+   = allowed here: mon, tue, wed, thu, fri, sat, sun
+
+error: `24:00` is not a time of day
+  --> p.yaml:8:49
+   |
+ 8 |       - {days: [mon, tuesday], from: 22:00, to: 24:00}
+   |                                                 ^^^^^
+   = write it with quotes, as in "06:00" or "22:30"
+
+error: a window begins on at least one day
+  --> p.yaml:9:16
+   |
+ 9 |       - {days: [], from: 6:00, to: noon, timeZone: Berlin/}
+   |                ^
+   = name days, as in `[mon, tue]`, or remove `days` for every day
+
+error: `6:00` is not a time of day
+  --> p.yaml:9:26
+   |
+ 9 |       - {days: [], from: 6:00, to: noon, timeZone: Berlin/}
+   |                          ^^^^
+   = write it with quotes, as in "06:00" or "22:30"
+
+error: `noon` is not a time of day
+  --> p.yaml:9:36
+   |
+ 9 |       - {days: [], from: 6:00, to: noon, timeZone: Berlin/}
+   |                                    ^^^^
+   = write it with quotes, as in "06:00" or "22:30"
+
+error: `Berlin/` is not the name of a time zone
+  --> p.yaml:9:52
+   |
+ 9 |       - {days: [], from: 6:00, to: noon, timeZone: Berlin/}
+   |                                                    ^^^^^^^
+   = write it as the time zone database has it, as in `UTC` or `Europe/Berlin`
+
+error: missing field `to` in `spec.guard.windows[2]`
+   --> p.yaml:10:9
+    |
+ 10 |       - {kind: freeze, from: 22:00}
+    |         ^
+
+error: unknown kind `freeze`
+   --> p.yaml:10:16
+    |
+ 10 |       - {kind: freeze, from: 22:00}
+    |                ^^^^^^
+    = allowed here: allow, deny
+
+error: unknown evidence `all`
+   --> p.yaml:11:13
+    |
+ 11 |   evidence: all
+    |             ^^^
+    = allowed here: none, content"#,
+    );
+}

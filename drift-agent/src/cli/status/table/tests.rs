@@ -55,6 +55,7 @@ fn status() -> Status {
             took_ns: 6_400_000,
         }),
         full_scan_running_s: None,
+        stops: Vec::new(),
         policies: vec![policy("ssh", "1.0.0", "observe", 11, 1), web, limits],
         store: None,
     }
