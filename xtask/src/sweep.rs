@@ -20,7 +20,7 @@ const EXAMPLES: &str = "\
 Examples:
   sudo -E cargo xtask sweep oracle               10,000 sequences; another seed each time
   cargo xtask sweep oracle --seed 1 --sequences 5   the same again
-  TMPDIR=/dev/shm cargo xtask sweep crash        kill what is whole or not at all at each of its calls
+  TMPDIR=/dev/shm cargo xtask sweep crash        kill what is whole or not at all at each call
   TMPDIR=/dev/shm cargo xtask sweep fault        let each call fail, once and for good
   sudo -E cargo xtask sweep power --cuts 1000    cut the power of the disk at any moment
   sudo -E cargo xtask sweep race                 a million heals among eight attackers
