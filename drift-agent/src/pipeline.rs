@@ -13,16 +13,20 @@ mod describe;
 mod drain;
 mod end;
 mod guard;
+mod healed;
 mod health;
 mod judge;
 mod keep;
+mod loss;
 mod mounts;
 mod path;
 mod quiet;
 mod reloads;
 mod scan;
+mod selftest;
 mod status;
 mod stops;
+mod sweep;
 mod timers;
 mod work;
 
@@ -60,6 +64,7 @@ use crate::{
 
 use self::{
     change::Next,
+    describe::boot_ns,
     health::Noting,
     path::PathState,
     quiet::{Pace, Quiet},
@@ -113,8 +118,8 @@ struct Ears {
     counters: Counters,
     watch: Arc<Watch>,
     capacity: usize,
-    /// Held to keep the programs attached.
-    _attached: Attached,
+    /// Keeps the programs attached.
+    attached: Attached,
 }
 
 /// All state.
@@ -156,9 +161,12 @@ struct Pipeline {
     done: mpsc::UnboundedSender<Box<Done>>,
     /// Looks of the first scan that are not back yet; `None` when it is over.
     first: Option<usize>,
-    losses: drain::Losses,
-    sweep: drain::Sweep,
+    losses: loss::Losses,
+    sweep: sweep::Sweep,
     scans: scan::FullScans,
+    selftest: selftest::SelfTest,
+    /// The kernel half is to be loaded anew when no job is under way.
+    repair: Option<selftest::Fault>,
     mounts: mounts::Mounted,
     /// Policies that were not as declared since their health was noted last.
     unsound: BTreeSet<String>,
@@ -267,9 +275,11 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         running: 0,
         done,
         first: Some(0),
-        losses: drain::Losses::default(),
-        sweep: drain::Sweep::default(),
+        losses: loss::Losses::default(),
+        sweep: sweep::Sweep::default(),
         scans: scan::FullScans::default(),
+        selftest: selftest::SelfTest::new(boot_ns()),
+        repair: None,
         mounts: mounts::Mounted::default(),
         unsound: BTreeSet::new(),
         noting: Arc::default(),
@@ -284,7 +294,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         Some(rejected) => pipeline.say_rejected(&rejected)?,
         None => pipeline.keep(&parts.snapshot, sources),
     }
-    pipeline.declare(Arc::new(parts.snapshot), None, &mut ears)?;
+    pipeline.declare(Arc::new(parts.snapshot), None, Cause::Start, &mut ears)?;
     pipeline.look_at_stops(Cause::Start, None)?;
     pipeline.resume_brakes();
     let now = Instant::now();
@@ -293,6 +303,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         .set(Timer::Scan, now + pipeline.scan_interval());
     if ears.is_some() {
         pipeline.timers.set(Timer::Tick, now + TICK);
+        pipeline.timers.set(Timer::SelfTest, now);
     } else {
         pipeline
             .timers
@@ -342,6 +353,9 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
             let basis = pipeline.reload(&mut ears)?;
             changes.rebase(basis);
         }
+        if pipeline.may_repair() {
+            pipeline.repair(&mut ears)?;
+        }
     }
     pipeline.end(&mut back, ears).await
 }
@@ -373,7 +387,7 @@ impl Ears {
             counters: probe.counters,
             watch: Arc::new(probe.watch),
             capacity: probe.capacity,
-            _attached: probe.attached,
+            attached: probe.attached,
         })
     }
 }
@@ -401,9 +415,9 @@ impl Pipeline {
         &mut self,
         snapshot: Arc<Snapshot>,
         switched: Option<&Switched>,
+        cause: Cause,
         ears: &mut Option<Ears>,
     ) -> Result<(), PipelineError> {
-        let first = self.generation == 0;
         self.generation += 1;
         if let Some(register) = self.register.take() {
             register.withdraw();
@@ -413,6 +427,7 @@ impl Pipeline {
             while ears.changes.take().is_some() {}
             while ears.loads.next().is_some() {}
         }
+        self.selftest.excuse();
         let objects = Arc::new(Objects::new(&snapshot.files));
         if let Some(heard) = ears
             && objects.count() > heard.capacity
@@ -460,7 +475,6 @@ impl Pipeline {
         self.timers.clear_paths();
         self.losses.forget();
         self.say_activated(&old, switched)?;
-        let cause = if first { Cause::Start } else { Cause::Policy };
         // Policies that change during the first scan make it longer, or shorter.
         if self.first.is_some() {
             self.first = Some(self.paths.iter().filter(|state| !state.looked).count());
@@ -474,17 +488,7 @@ impl Pipeline {
 
     /// The kernel tables are too small for what is declared now: load the programs anew.
     fn larger(&mut self, objects: usize) -> Option<Ears> {
-        let loaded = Probe::load(ProbeSettings {
-            // Nobody listens where nobody asked for probes: then there is nothing to make larger.
-            sensor: self.settings.sensor.probes().unwrap_or_default(),
-            objects,
-            ring: self.settings.ring,
-            debug: self.settings.debug_probes,
-        });
-        let reason = match loaded
-            .map_err(|refused| refused.to_string())
-            .and_then(|probe| Ears::new(probe).map_err(|error| error.to_string()))
-        {
+        let reason = match self.listen(objects) {
             Ok(ears) => return Some(ears),
             Err(reason) => reason,
         };
@@ -494,6 +498,21 @@ impl Pipeline {
         self.timers.set(Timer::FullScan, now + SCAN_BESIDE_PROBES);
         self.deaf = Some(reason);
         None
+    }
+
+    /// Loads and attaches the kernel half.
+    fn listen(&mut self, objects: usize) -> Result<Ears, String> {
+        let probe = Probe::load(ProbeSettings {
+            // Nobody listens where nobody asked for probes.
+            sensor: self.settings.sensor.probes().unwrap_or_default(),
+            objects,
+            ring: self.settings.ring,
+            debug: self.settings.debug_probes,
+        })
+        .map_err(|refused| refused.to_string())?;
+        let ears = Ears::new(probe).map_err(|error| error.to_string())?;
+        self.losses.other_programs();
+        Ok(ears)
     }
 
     /// A policy whose version is new here is told.

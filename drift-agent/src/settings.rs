@@ -45,6 +45,8 @@ pub struct Settings {
     pub sensor: Sensor,
     /// `None`: 10 minutes beside probes, once a second without.
     pub scan_interval: Option<Duration>,
+    /// How often the agent tries whether it would hear a change.
+    pub self_test: Duration,
     /// Paths a second that the periodic scans look at, at most.
     pub scan_rate: Option<u32>,
     /// They run on threads that come last.

@@ -8,6 +8,7 @@
 //! <state>/pauses           healing that somebody holds for a time                    pause
 //! <state>/journal          a change of versions that is under way                     journal
 //! <state>/state.redb       versions seen, active and good; brakes: a cache            state
+//! <state>/canary           the file by which the agent hears itself                       canary
 //! <state>/history/N.log    what was reported                                          history
 //! ```
 //!
@@ -15,6 +16,7 @@
 //! can be lost without the others. The folder is held by its descriptor, and no link in it is followed. One process at a time: the agent's lock.
 
 mod blob;
+mod canary;
 mod declaration;
 mod declared;
 mod error;

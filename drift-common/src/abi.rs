@@ -15,7 +15,10 @@ mod slot;
 pub use counter::Counter;
 pub use event::{Event, Kind};
 pub use function::{Function, MOST_PLACES, Parameter, Signature, Signatures};
-pub use key::{INSIDE, Key, Learned, NAME_HASH_START, NameKey, WHOLE, name_hash, name_hash_step};
-pub use knob::Knobs;
+pub use key::{
+    INSIDE, Key, Learned, MAYBE_WORDS, NAME_HASH_START, NameKey, WHOLE, maybe_bit, name_hash,
+    name_hash_step,
+};
+pub use knob::{Knobs, TICK_NS};
 pub use offsets::{ABSENT, Offsets};
-pub use slot::{Level, MOUNT_SLOT, SWEEP_SLOT, Slot};
+pub use slot::{CANARY_SLOT, Level, MOUNT_SLOT, SWEEP_SLOT, Slot};

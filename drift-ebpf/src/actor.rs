@@ -4,12 +4,12 @@ use aya_ebpf::helpers::{
     bpf_get_current_cgroup_id, bpf_get_current_comm, bpf_get_current_pid_tgid,
     bpf_get_current_uid_gid,
 };
-use drift_common::abi::{Counter, Event};
+use drift_common::abi::{CANARY_SLOT, Counter, Event, Kind, TICK_NS};
 
 use crate::{
     emit::NO_KEY,
     fault::count,
-    kernel::{Task, agent_tgid},
+    kernel::{Task, agent_start, agent_tgid},
 };
 
 /// (thread group, thread), as the initial pid namespace has them.
@@ -21,41 +21,54 @@ pub fn ids() -> (u32, u32) {
 
 /// The thread group that changes something; 0, nobody's number, where the kernel does it for somebody else.
 #[inline(always)]
-pub fn tgid() -> u32 {
+pub fn tgid(kind: Kind) -> u32 {
     match Task::current().is_kernel_thread() {
         Ok(false) => ids().0,
         Ok(true) => 0,
         Err(_) => {
-            count(Counter::KernelRead);
+            count(kind, Counter::KernelRead);
             ids().0
         }
     }
 }
 
-/// Whether the agent itself is running: its changes do not ring.
+/// Whether the agent itself is running: the process with its number that started when it did, whatever it calls itself.
 #[inline(always)]
 pub fn is_agent() -> bool {
     ids().0 == agent_tgid()
+        && Task::current()
+            .start_ns()
+            .is_ok_and(|start| start / TICK_NS == agent_start())
+}
+
+/// Whether a change of this object by who is running does not ring: the agent's own, but for the one by which it hears itself.
+#[inline(always)]
+pub fn is_silent(slot: u32) -> bool {
+    slot != CANARY_SLOT && is_agent()
 }
 
 /// An event with the actor filled in, where there is one, and all else zero. What cannot be read stays zero and is counted: an actor that is half known is still an event.
 #[inline(always)]
-pub fn event() -> Event {
+pub fn event(kind: Kind) -> Event {
     let tid = ids().1;
-    let tgid = tgid();
+    let tgid = tgid(kind);
     if tgid == 0 {
-        return NOBODY;
+        return Event {
+            kind: kind as u32,
+            ..NOBODY
+        };
     }
     let user = bpf_get_current_uid_gid();
     let start_ns = match Task::current().start_ns() {
         Ok(start) => start,
         Err(_) => {
-            count(Counter::KernelRead);
+            count(kind, Counter::KernelRead);
             0
         }
     };
     Event {
         start_ns,
+        kind: kind as u32,
         // SAFETY: a helper without arguments.
         cgroup: unsafe { bpf_get_current_cgroup_id() },
         tgid,

@@ -35,7 +35,7 @@ pub const NO_KEY: Key = Key {
 pub fn change(change: &Change) {
     // SAFETY: a helper without arguments.
     let now = unsafe { bpf_ktime_get_boot_ns() };
-    let tgid = actor::tgid();
+    let tgid = actor::tgid(change.kind);
     if let Some(slot) = SLOTS.get_ptr_mut(change.slot) {
         // SAFETY: the pointer is into the array map. Fields are written without a lock: two CPUs at once may count one change too few.
         unsafe {
@@ -47,12 +47,11 @@ pub fn change(change: &Change) {
         }
     }
     if !raise(change.slot, change.level) {
-        return;
+        return count(change.kind, Counter::Coalesced);
     }
-    let mut event = actor::event();
+    let mut event = actor::event(change.kind);
     event.time_ns = now;
     event.slot = change.slot;
-    event.kind = change.kind as u32;
     event.key = change.key;
     event.writers = change.writers;
     event.parent_name = change.parent_name;
@@ -62,7 +61,7 @@ pub fn change(change: &Change) {
         Level::Clean | Level::Stirred | Level::Open => BPF_RB_NO_WAKEUP,
         Level::Done => BPF_RB_FORCE_WAKEUP,
     };
-    send(&CHANGES, &event, u64::from(wake));
+    send(&CHANGES, change.kind, &event, u64::from(wake));
     // Compiled to one comparison unless the agent was started with --debug-probes.
     debug!(
         (),
@@ -118,7 +117,7 @@ pub fn mark(slot: u32) {
 #[inline(always)]
 pub fn stirred(slot: u32, key: Key) {
     if !raise(slot, Level::Stirred) {
-        return;
+        return count(Kind::Write, Counter::Coalesced);
     }
     let event = Event {
         // SAFETY: a helper without arguments.
@@ -128,7 +127,7 @@ pub fn stirred(slot: u32, key: Key) {
         kind: Kind::Write as u32,
         ..actor::NOBODY
     };
-    send(&CHANGES, &event, u64::from(BPF_RB_NO_WAKEUP));
+    send(&CHANGES, Kind::Write, &event, u64::from(BPF_RB_NO_WAKEUP));
 }
 
 /// Tells that a watched file was empty when it was opened to be read: once for each process and state of the file. Who has emptied it is not known.
@@ -157,18 +156,17 @@ pub fn emptied(slot: u32, key: Key) {
         kind: Kind::Attr as u32,
         ..actor::NOBODY
     };
-    send(&CHANGES, &event, u64::from(BPF_RB_FORCE_WAKEUP));
+    send(&CHANGES, Kind::Attr, &event, u64::from(BPF_RB_FORCE_WAKEUP));
 }
 
 /// Tells the end of a process that had a watched file open for writing. Not tied to a slot: the agent knows whose end it waits for.
 #[inline(always)]
 pub fn ended() {
-    let mut event = actor::event();
+    let mut event = actor::event(Kind::Exit);
     // SAFETY: a helper without arguments.
     event.time_ns = unsafe { bpf_ktime_get_boot_ns() };
     event.slot = u32::MAX;
-    event.kind = Kind::Exit as u32;
-    send(&CHANGES, &event, u64::from(BPF_RB_FORCE_WAKEUP));
+    send(&CHANGES, Kind::Exit, &event, u64::from(BPF_RB_FORCE_WAKEUP));
 }
 
 /// Tells who opened or read a watched file, once for each state of the file.
@@ -184,26 +182,25 @@ pub fn load(slot: u32, kind: Kind, key: Key) {
     if unsafe { LOADED.get(seen) }.is_some_and(|told| *told == changes) {
         return;
     }
-    let mut event = actor::event();
+    let mut event = actor::event(kind);
     // SAFETY: a helper without arguments.
     event.time_ns = unsafe { bpf_ktime_get_boot_ns() };
     event.slot = slot;
-    event.kind = kind as u32;
     event.key = key;
-    if send(&LOADS, &event, u64::from(BPF_RB_NO_WAKEUP)) {
+    if send(&LOADS, kind, &event, u64::from(BPF_RB_NO_WAKEUP)) {
         // Not told again is the aim; where the table refuses, it is told again.
         let _told_again = LOADED.insert(seen, changes, 0);
     }
 }
 
 #[inline(always)]
-fn send(ring: &RingBuf, event: &Event, wake: u64) -> bool {
+fn send(ring: &RingBuf, kind: Kind, event: &Event, wake: u64) -> bool {
     let Some(mut entry) = ring.reserve::<Event>(0) else {
-        count(Counter::RingFull);
+        count(kind, Counter::RingFull);
         return false;
     };
     entry.write(*event);
     entry.submit(wake);
-    count(Counter::Sent);
+    count(kind, Counter::Sent);
     true
 }

@@ -1,6 +1,6 @@
 //! What can go wrong in a hook. Each fault is counted where it ends, never dropped.
 
-use drift_common::abi::{Counter, SWEEP_SLOT};
+use drift_common::abi::{Counter, Kind, SWEEP_SLOT};
 
 use crate::map::COUNTERS;
 
@@ -21,29 +21,38 @@ const _: () = assert!(size_of::<Result<(), Fault>>() <= 8);
 
 /// Adds one to a counter of this CPU.
 #[inline(always)]
-pub fn count(counter: Counter) {
-    if let Some(cell) = COUNTERS.get_ptr_mut(counter as u32) {
+pub fn count(kind: Kind, counter: Counter) {
+    add_one(counter.cell(kind));
+    if counter.is_loss() {
+        add_one(Counter::LOSSES);
+    }
+}
+
+#[inline(always)]
+fn add_one(cell: u32) {
+    if let Some(cell) = COUNTERS.get_ptr_mut(cell) {
         // SAFETY: the cell is this CPU's own, and a BPF program is not moved to another CPU while it runs.
         unsafe { *cell += 1 };
     }
 }
 
-/// The end of every hook: an error is counted, and where a change may have gone unseen the agent is asked to look at everything again.
+/// The end of every hook: an error is counted under the kind of change that the hook sees, and where a change may have gone unseen the agent is
+/// asked to look at everything again.
 #[inline(always)]
-pub fn finish(result: Result<(), Fault>) -> u32 {
+pub fn finish(kind: Kind, result: Result<(), Fault>) -> u32 {
     if let Err(fault) = result {
         match fault {
-            Fault::Kernel => count(Counter::KernelRead),
+            Fault::Kernel => count(kind, Counter::KernelRead),
             Fault::User => {
-                count(Counter::UserRead);
+                count(kind, Counter::UserRead);
                 crate::emit::mark(SWEEP_SLOT);
             }
             Fault::Interrupted => {
-                count(Counter::Interrupted);
+                count(kind, Counter::Interrupted);
                 crate::emit::mark(SWEEP_SLOT);
             }
             Fault::CallsFull => {
-                count(Counter::CallsFull);
+                count(kind, Counter::CallsFull);
                 crate::emit::mark(SWEEP_SLOT);
             }
         }

@@ -1,13 +1,20 @@
 //! Whether anybody declared it.
 
-use drift_common::abi::{Key, NameKey, SWEEP_SLOT};
+use drift_common::abi::{Key, NameKey, SWEEP_SLOT, maybe_bit};
 
 use crate::{
     fault::Fault,
-    kernel::{Dentry, File},
+    kernel::{Dentry, File, Inode},
     key,
-    map::{DIRS, INODES, NAMES, NAMES_ANYWHERE},
+    map::{DIRS, INODES, MAYBE, NAMES, NAMES_ANYWHERE},
 };
+
+/// Whether an inode may be one that is declared. `false` is certain.
+#[inline(always)]
+pub fn maybe(inode: Inode) -> Result<bool, Fault> {
+    let (word, bit) = maybe_bit(inode.number()?);
+    Ok(MAYBE.get(word).is_some_and(|bits| *bits & bit != 0))
+}
 
 #[inline(always)]
 pub fn inode(key: &Key) -> Option<u32> {

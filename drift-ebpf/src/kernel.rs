@@ -55,7 +55,11 @@ static OFFSETS: Offsets = Offsets {
 
 /// Overwritten by the agent before the programs are loaded.
 #[unsafe(no_mangle)]
-static KNOBS: Knobs = Knobs { agent_tgid: 0 };
+static KNOBS: Knobs = Knobs {
+    agent_tgid: 0,
+    _reserved: 0,
+    agent_start: 0,
+};
 
 macro_rules! offset {
     ($field:ident) => {
@@ -69,6 +73,13 @@ macro_rules! offset {
 pub fn agent_tgid() -> u32 {
     // SAFETY: as in `offset!`.
     unsafe { core::ptr::read_volatile(&raw const KNOBS.agent_tgid) }
+}
+
+/// See [`Knobs::agent_start`].
+#[inline(always)]
+pub fn agent_start() -> u64 {
+    // SAFETY: as in `offset!`.
+    unsafe { core::ptr::read_volatile(&raw const KNOBS.agent_start) }
 }
 
 /// Argument `index` of a system call's `sys_enter` tracepoint (stable layout: number at 8, arguments from 16, 8 bytes each).
@@ -156,6 +167,16 @@ impl Task {
         if fd < 0 || fd as u32 >= max {
             return Ok(None);
         }
+        let array: Address = table.read(offset!(fdtable_fd))?;
+        let file: Address = array.read(fd as usize * 8)?;
+        Ok((file.0 != 0).then_some(File(file)))
+    }
+
+    /// The file behind a descriptor that the kernel has just given this task: it is within the table, which never shrinks.
+    #[inline(always)]
+    pub fn opened(self, fd: u32) -> Result<Option<File>, Fault> {
+        let files: Address = self.0.read(offset!(task_files))?;
+        let table: Address = files.read(offset!(files_fdt))?;
         let array: Address = table.read(offset!(fdtable_fd))?;
         let file: Address = array.read(fd as usize * 8)?;
         Ok((file.0 != 0).then_some(File(file)))

@@ -4,7 +4,7 @@ use aya_ebpf::{
     macros::map,
     maps::{Array, HashMap, LruHashMap, PerCpuArray, RingBuf},
 };
-use drift_common::abi::{Counter, Key, Learned, NameKey, Slot};
+use drift_common::abi::{Counter, Key, Learned, MAYBE_WORDS, NameKey, Slot};
 
 use crate::{call::Call, path::Last};
 
@@ -27,6 +27,11 @@ pub static SLOTS: Array<Slot> = Array::with_max_entries(1, 0);
 /// Watched files by inode. Size: agent.
 #[map]
 pub static INODES: HashMap<Key, u32> = HashMap::with_max_entries(1, 0);
+
+/// A bit for the number of each watched inode, shared with others: most inodes of a machine are let go after one look at theirs, before anything else is
+/// read of them.
+#[map]
+pub static MAYBE: Array<u64> = Array::with_max_entries(MAYBE_WORDS, 0);
 
 /// Directories in which a watched name stands -> the slot that everything else in them rings, 0 (the sweep's, which no directory has) if nothing does.
 /// Size: agent.
@@ -69,9 +74,9 @@ pub static LOADED: LruHashMap<[u32; 3], u64> = LruHashMap::with_max_entries(16_3
 #[map]
 pub static LEARNED: LruHashMap<u32, Learned> = LruHashMap::with_max_entries(1_024, 0);
 
-/// One cell per CPU and [`Counter`].
+/// One cell per CPU, kind of change and [`Counter`].
 #[map]
-pub static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::ALL.len() as u32, 0);
+pub static COUNTERS: PerCpuArray<u64> = PerCpuArray::with_max_entries(Counter::CELLS, 0);
 
 /// Room for one path (PATH_MAX) per CPU: too large for the stack.
 #[map]

@@ -10,5 +10,6 @@ pub mod scene;
 pub mod skip;
 pub mod stage;
 pub mod sweep;
+pub mod tamper;
 pub mod tree;
 pub mod wait;

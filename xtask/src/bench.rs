@@ -1,10 +1,15 @@
 //! `cargo xtask bench`: figures that anyone can measure again, each beside what the machine can do at all and what others need.
 
+mod calls;
 mod floor;
 mod heal;
 mod measure;
+mod noise;
+mod observer;
+mod overhead;
 mod scan;
 mod tree;
+mod watcher;
 
 use anyhow::Result;
 use clap::Subcommand;
@@ -13,7 +18,9 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask bench scan            drift-agent check of 100,000 files, beside b3sum and AIDE
   cargo xtask bench scan -o json    the same for a program
-  sudo -E cargo xtask bench heal    one file and a version of 100, beside the disk's own time";
+  sudo -E cargo xtask bench heal    one file and a version of 100, beside the disk's own time
+  sudo -E cargo xtask bench overhead   what being watched adds to system calls
+  sudo -E cargo xtask bench noise      drift while files that nobody declared are opened all the time";
 
 /// Measure drift beside what the machine can do at all and what others need.
 #[derive(Debug, clap::Args)]
@@ -30,9 +37,17 @@ enum Bench {
     /// The least that heals: what `heal` measures the agent against.
     #[command(hide = true)]
     Healer(heal::healer::Args),
+    Overhead(overhead::Args),
+    Noise(noise::Args),
     /// The least that a scan can cost: what `scan` measures the others against.
     #[command(hide = true)]
     Floor(floor::Args),
+    /// The loops that `overhead` measures.
+    #[command(hide = true)]
+    Calls(calls::Args),
+    /// The least that watching by inotify takes.
+    #[command(hide = true)]
+    Watcher(watcher::Args),
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -41,5 +56,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Bench::Heal(args) => heal::run(args),
         Bench::Healer(args) => heal::healer::run(args),
         Bench::Floor(args) => floor::run(args),
+        Bench::Overhead(args) => overhead::run(args),
+        Bench::Noise(args) => noise::run(args),
+        Bench::Calls(args) => calls::run(args),
+        Bench::Watcher(args) => watcher::run(args),
     }
 }

@@ -3,6 +3,7 @@
 mod crash;
 mod evasion;
 mod fault;
+mod flood;
 mod oracle;
 mod power;
 mod race;
@@ -24,6 +25,7 @@ Examples:
   TMPDIR=/dev/shm cargo xtask sweep crash        kill what is whole or not at all at each of its calls
   TMPDIR=/dev/shm cargo xtask sweep fault        let each call fail, once and for good
   sudo -E cargo xtask sweep evasion              every technique 20 times, docs/evasion.md anew
+  sudo -E cargo xtask sweep flood                a million changes; some minutes
   sudo -E cargo xtask sweep power --cuts 1000    cut the power of the disk at any moment
   sudo -E cargo xtask sweep race                 a million heals among eight attackers
   sudo -E cargo xtask sweep rival                a rival for ten minutes
@@ -43,6 +45,7 @@ enum What {
     Oracle(oracle::Args),
     Crash(crash::Args),
     Fault(fault::Args),
+    Flood(flood::Args),
     Evasion(evasion::Args),
     Power(power::Args),
     Race(race::Args),
@@ -54,6 +57,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         What::Oracle(args) => oracle::run(args),
         What::Crash(args) => crash::run(args),
         What::Fault(args) => fault::run(args),
+        What::Flood(args) => flood::run(args),
         What::Evasion(args) => evasion::run(args),
         What::Power(args) => power::run(args),
         What::Race(args) => race::run(args),

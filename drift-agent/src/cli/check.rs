@@ -98,7 +98,7 @@ impl Check {
         }
         let cache = Cache::of(&policies, cache);
         let kept = cache.declared();
-        let snapshot = match declare::load_digests(&policies, &root.path, kept.as_deref()) {
+        let snapshot = match declare::load_digests(&policies, &root.host_root, kept.as_deref()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };

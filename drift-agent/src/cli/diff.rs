@@ -63,7 +63,7 @@ impl Diff {
             root,
             output,
         } = self;
-        let snapshot = match declare::load(&policies, &root.path, None, &Holds::new()) {
+        let snapshot = match declare::load(&policies, &root.host_root, None, &Holds::new()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
@@ -82,7 +82,7 @@ impl Diff {
             |_| {},
         );
         let host = host.holding();
-        let names = Names::of(&root.path);
+        let names = Names::of(&root.host_root);
         let mut values: Vec<Value> = Vec::new();
         let mut count = 0;
         for (index, ()) in drifting {

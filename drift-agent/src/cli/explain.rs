@@ -87,7 +87,7 @@ impl Explain {
         let state = state.path()?;
         let kept = Kept::of(&state);
         let path = std::path::absolute(path).context("a path without a name")?;
-        let snapshot = match declare::load(&policies, &root.path, None, &kept.holds()) {
+        let snapshot = match declare::load(&policies, &root.host_root, None, &kept.holds()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
@@ -97,7 +97,7 @@ impl Explain {
         let explanation = match found {
             Ok(index) => {
                 let host = root.host()?;
-                let names = Names::of(&root.path);
+                let names = Names::of(&root.host_root);
                 let declared = &snapshot.files[index];
                 let of_path = kept.of_path(&state, declared);
                 let mut explanation = declared::explain(

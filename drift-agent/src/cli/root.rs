@@ -11,17 +11,17 @@ use crate::observe::Host;
 #[derive(Debug, Args)]
 pub(super) struct HostRoot {
     /// Root of the host's file tree, from which declared paths are followed and users and groups are named: in a pod /proc/1/root, with hostPID.
-    #[arg(long = "host-root", value_name = "DIR", default_value = "/")]
-    pub(super) path: PathBuf,
+    #[arg(long, value_name = "DIR", default_value = "/")]
+    pub(super) host_root: PathBuf,
 }
 
 impl HostRoot {
     /// Pins it.
     pub(super) fn host(&self) -> Result<Host> {
-        Host::new(&self.path).with_context(|| {
+        Host::new(&self.host_root).with_context(|| {
             format!(
                 "cannot open the host's root directory {}; name another with --host-root DIR",
-                self.path.display()
+                self.host_root.display()
             )
         })
     }

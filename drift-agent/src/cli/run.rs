@@ -58,6 +58,9 @@ pub struct Run {
     /// How often everything is looked at, whatever was seen [default: 10m beside probes, 1s without].
     #[arg(long, value_name = "DURATION", value_parser = interval)]
     scan_interval: Option<Duration>,
+    /// How often the agent changes a file of its own to know that it would hear a change.
+    #[arg(long, value_name = "DURATION", default_value = "60s", value_parser = self_test_interval)]
+    self_test: Duration,
     /// Let the periodic scans look at no more than this many paths a second. Changes that probes see are looked at at once all the same.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u32).range(1..))]
     scan_rate: Option<u32>,
@@ -138,6 +141,7 @@ impl Run {
             mode,
             sensor,
             scan_interval,
+            self_test,
             scan_rate,
             scan_idle,
             soak,
@@ -152,7 +156,7 @@ impl Run {
         let settings = Settings {
             policies,
             state: state.path()?,
-            host_root: root.path.clone(),
+            host_root: root.host_root.clone(),
             mode: mode.map(|mode| match mode {
                 ModeArg::Observe => Mode::Observe,
                 ModeArg::Heal => Mode::Heal,
@@ -164,6 +168,7 @@ impl Run {
                 SensorArg::Scan => Sensor::Scan,
             },
             scan_interval,
+            self_test,
             scan_rate,
             scan_idle,
             soak,
@@ -447,6 +452,15 @@ fn absolute(text: &str) -> Result<PathBuf, String> {
 }
 
 /// `4096`, `64KiB`, `4MiB`: what the kernel takes for a ring.
+/// A test takes up to a second.
+fn self_test_interval(text: &str) -> Result<Duration, String> {
+    let interval = duration(text)?;
+    if interval < Duration::from_secs(2) {
+        return Err("a self-test takes up to a second: 2s or more".to_owned());
+    }
+    Ok(interval)
+}
+
 fn ring(text: &str) -> Result<u32, String> {
     let unit = text.trim_start_matches(|c: char| c.is_ascii_digit());
     let scale: u32 = match unit {

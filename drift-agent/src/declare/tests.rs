@@ -181,7 +181,7 @@ fn problems_are_counted_by_file() {
    |
  4 | spec: {activeVersion: 1.2.0, modde: heal}
    |                              ^^^^^
-   = allowed here: activeVersion, mode, onRemove, guard
+   = allowed here: activeVersion, mode, onRemove, guard, evidence
 1 problem in 1 of 3 files.",
     );
     let why = place.load().expect_err("refused");

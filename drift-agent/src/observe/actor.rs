@@ -9,12 +9,9 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drift_common::abi::Event;
+use drift_common::abi::{Event, TICK_NS};
 
 use crate::report::Actor;
-
-/// Kernel ticks per second in /proc: `USER_HZ`, 100 on every architecture Linux's Rust targets know.
-const TICKS: u64 = 100;
 
 /// Cgroup directories remembered by number.
 const MOST_CGROUPS: usize = 4096;
@@ -107,7 +104,7 @@ pub fn is_same_process(pid: u32, start_ns: u64) -> bool {
     let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
         return false;
     };
-    start_ticks(&stat).is_some_and(|ticks| ticks.abs_diff(start_ns / (1_000_000_000 / TICKS)) <= 1)
+    start_ticks(&stat).is_some_and(|ticks| ticks.abs_diff(start_ns / TICK_NS) <= 1)
 }
 
 /// When a process started, in ticks since boot: field 22 of proc_pid_stat(5).
@@ -125,7 +122,7 @@ pub fn actor_of(pid: u32, uid: u32, gid: u32) -> Option<Actor> {
     let comm = fs::read(format!("/proc/{pid}/comm")).ok()?;
     Some(Actor {
         pid,
-        start_ns: start_ticks(&stat)? * (1_000_000_000 / TICKS),
+        start_ns: start_ticks(&stat)? * TICK_NS,
         comm: OsStr::from_bytes(comm.strip_suffix(b"\n").unwrap_or(&comm)).to_owned(),
         exe: executable(pid),
         uid,
@@ -183,7 +180,7 @@ mod tests {
             .unwrap()
             .parse()
             .unwrap();
-        let start_ns = ticks * (1_000_000_000 / TICKS) + 1;
+        let start_ns = ticks * TICK_NS + 1;
         assert!(is_same_process(std::process::id(), start_ns));
         assert!(!is_same_process(
             std::process::id(),

@@ -7,7 +7,7 @@ use std::{
     sync::Arc,
 };
 
-use drift_common::abi::{INSIDE, MOUNT_SLOT, SWEEP_SLOT, WHOLE, name_hash};
+use drift_common::abi::{CANARY_SLOT, INSIDE, MOUNT_SLOT, SWEEP_SLOT, WHOLE, name_hash};
 
 use crate::declare::{Declared, Target};
 
@@ -18,6 +18,8 @@ pub enum Object {
     Everything,
     /// The tables of mounts.
     Mounts,
+    /// The file by which the agent hears itself.
+    Canary,
     /// A declared path, by its place in the snapshot.
     File(usize),
     /// A directory on the way to declared paths, or a link.
@@ -63,10 +65,10 @@ impl Objects {
     #[must_use]
     pub fn new(files: &[Arc<Declared>]) -> Objects {
         let mut objects = Objects {
-            slots: vec![Object::Everything, Object::Mounts],
+            slots: vec![Object::Everything, Object::Mounts, Object::Canary],
             ..Objects::default()
         };
-        debug_assert_eq!((SWEEP_SLOT, MOUNT_SLOT), (0, 1));
+        debug_assert_eq!((SWEEP_SLOT, MOUNT_SLOT, CANARY_SLOT), (0, 1, 2));
         // What can have something beneath it or be gone through, and is declared itself.
         let own: HashMap<&Path, usize> = files
             .iter()
@@ -224,7 +226,11 @@ impl Objects {
         let names = self.slots.iter().zip(0..);
         let names = names.filter_map(|(object, slot)| match object {
             Object::Name(name) => Some((name.hash, slot)),
-            Object::Everything | Object::Mounts | Object::File(_) | Object::Directory(_) => None,
+            Object::Everything
+            | Object::Mounts
+            | Object::Canary
+            | Object::File(_)
+            | Object::Directory(_) => None,
         });
         names.chain(files).chain(directories)
     }

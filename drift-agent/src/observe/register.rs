@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use drift_common::abi::{Key, SWEEP_SLOT};
+use drift_common::abi::{CANARY_SLOT, Key, SWEEP_SLOT};
 use log::warn;
 use rustix::fs::OFlags;
 
@@ -37,6 +37,7 @@ struct Keys {
     reals: HashMap<u32, Key>,
     /// Slots of one inode: more than one when two declared paths are links to one file.
     by_key: HashMap<Key, Vec<u32>>,
+    canary: Option<Key>,
 }
 
 impl Register {
@@ -60,6 +61,9 @@ impl Register {
             self.told(self.watch.forget_name_anywhere(name));
         }
         let keys = std::mem::take(&mut *self.keys());
+        if let Some(canary) = &keys.canary {
+            self.told(self.watch.forget_file(canary));
+        }
         for (key, slots) in &keys.by_key {
             self.told(self.watch.forget_file(key));
             if slots.iter().any(|slot| self.objects.is_inside(*slot)) {
@@ -193,6 +197,15 @@ impl Register {
                 self.told(self.watch.inside(&key, slot));
             }
         }
+    }
+
+    /// Takes in the inode of the file by which the agent hears itself.
+    pub fn canary(&self, key: Key) {
+        let before = self.keys().canary.replace(key);
+        if let Some(before) = before.filter(|before| *before != key) {
+            self.told(self.watch.forget_file(&before));
+        }
+        self.told(self.watch.file(&key, CANARY_SLOT));
     }
 
     /// What is written to where an overlay's file is. Two declared paths never share one that they do not share above.

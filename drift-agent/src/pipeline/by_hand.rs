@@ -17,7 +17,7 @@ use crate::{
     serve::{Body, HandOutcome, Healing, Refusal, Row, Rows},
 };
 
-use super::{Pipeline, PipelineError, timers::Timer};
+use super::{Pipeline, PipelineError, path::Ongoing, timers::Timer};
 
 /// When the answer is given, whatever is still to come.
 const PATIENCE: Duration = Duration::from_secs(100);
@@ -182,8 +182,17 @@ impl Pipeline {
     }
 
     fn row(&self, index: usize, outcome: HandOutcome, why: Option<(&'static str, String)>) -> Row {
+        self.row_of(index, self.paths[index].drift.as_ref(), outcome, why)
+    }
+
+    fn row_of(
+        &self,
+        index: usize,
+        drift: Option<&Ongoing>,
+        outcome: HandOutcome,
+        why: Option<(&'static str, String)>,
+    ) -> Row {
         let file = &self.snapshot.files[index];
-        let drift = self.paths[index].drift.as_ref();
         let action = drift.and_then(|drift| {
             let healable = drift.healable(file);
             (!healable.is_empty()).then(|| plan(file, &healable, drift.print.found()).ok())?
@@ -233,20 +242,19 @@ impl Pipeline {
         self.settle_by_hand(index, row);
     }
 
-    /// A heal has come back. `drifts`: what it has put back, or has tried to.
+    /// A heal has come back. `drift`: what it has put back, or has tried to.
     pub(super) fn healed_by_hand(
         &mut self,
         index: usize,
         outcome: HandOutcome,
-        drifts: &[Drift],
+        drift: &Ongoing,
         why: Option<(&'static str, String)>,
     ) {
         let by_hand = self.by_hand.as_ref();
         if by_hand.is_none_or(|by_hand| !by_hand.waiting.contains(&index)) {
             return;
         }
-        let mut row = self.row(index, outcome, why);
-        row.drift = kinds(drifts);
+        let row = self.row_of(index, Some(drift), outcome, why);
         self.settle_by_hand(index, Some(row));
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::oneshot;
 
 use crate::{
     declare::{ActivePolicy, Basis, Snapshot, Sources},
-    report::{Event, Record},
+    report::{Cause, Event, Record},
     serve::Body,
     store::{Holding, Moved},
     switch::{self, Answer, Decision, Demand, SwitchError, Switched},
@@ -159,7 +159,7 @@ impl Pipeline {
         };
         if next.moves.is_empty() {
             self.keep(&next.snapshot, next.sources);
-            return self.declare(next.snapshot, None, ears);
+            return self.declare(next.snapshot, None, Cause::Policy, ears);
         }
         self.switching = Some(Arc::clone(&next.snapshot));
         let (host, store) = (Arc::clone(&self.host), Arc::clone(&self.store));
@@ -190,7 +190,7 @@ impl Pipeline {
         match result {
             Ok(switched) => {
                 self.keep(&snapshot, sources);
-                self.declare(snapshot, Some(&switched), ears)?;
+                self.declare(snapshot, Some(&switched), Cause::Policy, ears)?;
                 self.after_switch(&switched, ask);
                 // What else the folder says by now.
                 self.again = true;

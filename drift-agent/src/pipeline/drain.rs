@@ -1,16 +1,13 @@
-//! The kernel half's end: doorbells to paths, losses to targeted looks, sweeps at a bounded rate.
+//! The kernel half's end: doorbells to paths, and the looks they ask for.
 
-use std::{
-    collections::BTreeSet,
-    time::{Duration, Instant},
-};
+use std::time::Instant;
 
-use drift_common::abi::{Counter, Kind, SWEEP_SLOT};
+use drift_common::abi::Kind;
 use log::{debug, error, warn};
 
 use crate::{
     observe::{Decoded, Object, Wait, decode},
-    report::{Cause, Event, Record},
+    report::Cause,
 };
 
 use super::{
@@ -18,60 +15,11 @@ use super::{
     describe::is_anothers,
     path::{Queued, Why},
     timers::Timer,
-    work::{Haste, Job},
+    work::Job,
 };
 
 /// Readers of wrong content that are told by name.
 const MOST_READERS: usize = 8;
-
-/// Sweeps take at most one part in so many of a core's time.
-const SWEEP_SHARE: u32 = 100;
-/// And come no more often than this.
-const SWEEP_PAUSE: Duration = Duration::from_millis(50);
-
-/// Losses, and the looks that answer them.
-#[derive(Debug, Default)]
-pub struct Losses {
-    /// What the counters said last.
-    known: u64,
-    batch: Option<Batch>,
-}
-
-/// The answer to one loss.
-#[derive(Debug)]
-struct Batch {
-    events: u64,
-    cause: Counter,
-    files: usize,
-    waiting: BTreeSet<usize>,
-    drifts: usize,
-}
-
-impl Losses {
-    /// Events that the kernel half has lost so far.
-    pub fn known(&self) -> u64 {
-        self.known
-    }
-
-    /// Another snapshot: everything is looked at anyway.
-    pub fn forget(&mut self) {
-        self.batch = None;
-    }
-}
-
-/// The sweep: what is looked at when it cannot be told which object was meant.
-#[derive(Debug, Default)]
-pub struct Sweep {
-    running: bool,
-    /// A sweep was asked for while one was running.
-    again: Option<Why>,
-    /// Of the sweep that runs, or was put off.
-    why: Option<Why>,
-    /// Not before.
-    rest_until: Option<Instant>,
-    /// Changes counted on the sweep's slot at the start of the last one.
-    changes: u64,
-}
 
 impl Pipeline {
     /// Takes in all that has rung.
@@ -195,6 +143,7 @@ impl Pipeline {
                     );
                 }
             }
+            Some(Object::Canary) => self.canary_rang(heard),
             Some(Object::Everything) => self.want_sweep(Why::doorbell(heard, true)),
             Some(Object::Mounts) => self.mounted(Some(heard)),
             None => error!(
@@ -218,7 +167,7 @@ impl Pipeline {
     }
 
     /// The object is about to be looked at.
-    fn clear(&self, slot: u32) {
+    pub(super) fn clear(&self, slot: u32) {
         if let Some(register) = &self.register
             && let Err(problem) = register.watch.clear(slot)
         {
@@ -329,177 +278,6 @@ impl Pipeline {
             }
         }
         self.timers.clear(Timer::Path(index));
-    }
-
-    /// Asks for a sweep, now or as soon as its share of the time allows.
-    fn want_sweep(&mut self, why: Why) {
-        if self.sweep.running {
-            self.sweep.again.get_or_insert(why);
-            return;
-        }
-        // Who has asked first waits longest.
-        self.sweep.why.get_or_insert(why);
-        let now = Instant::now();
-        match self.sweep.rest_until {
-            Some(until) if now < until => self.timers.set_no_later(Timer::Sweep, until),
-            _ => self.start_sweep(Cause::Kernel),
-        }
-    }
-
-    /// Looks at the times of everything.
-    pub(super) fn start_sweep(&mut self, cause: Cause) {
-        if self.sweep.running {
-            return;
-        }
-        let mut why = self.sweep.why.take().unwrap_or_else(|| {
-            Why::without_doorbell(cause, "found by the periodic scan: no probe saw the change")
-        });
-        if let Some(register) = &self.register {
-            let changes = register
-                .watch
-                .slot(SWEEP_SLOT)
-                .map_or(0, |slot| slot.changes);
-            self.clear(SWEEP_SLOT);
-            // One call since the last sweep: it was that one. Of several, nobody knows which.
-            why.certain &= changes == self.sweep.changes + 1;
-            self.sweep.changes = changes;
-        }
-        self.sweep.why = Some(why);
-        self.sweep.running = true;
-        let haste = match cause {
-            Cause::Scan => Haste::Patient,
-            Cause::Kernel | Cause::Start | Cause::Policy => Haste::Urgent,
-        };
-        self.sweep_job(haste);
-    }
-
-    pub(super) fn swept(&mut self, changed: &[usize], cost: Duration) {
-        self.sweep.running = false;
-        self.sweep.rest_until = Some(Instant::now() + (cost * SWEEP_SHARE).max(SWEEP_PAUSE));
-        if let Some(mut why) = self.sweep.why.take() {
-            // Of several changes, one call has made one.
-            why.certain &= changed.len() == 1;
-            for index in changed {
-                self.look_why(*index, why.clone(), true);
-            }
-        }
-        if let Some(why) = self.sweep.again.take() {
-            self.want_sweep(why);
-        }
-    }
-
-    /// A loss is answered by looking at every object whose mark is set.
-    fn count_losses(&mut self, ears: &Ears) -> Result<(), PipelineError> {
-        let lost = match ears.counters.lost() {
-            Ok(lost) => lost,
-            Err(problem) => {
-                error!("the kernel programs' counters cannot be read: {problem}");
-                return Ok(());
-            }
-        };
-        if lost <= self.losses.known {
-            return Ok(());
-        }
-        let events = lost - self.losses.known;
-        self.losses.known = lost;
-        let cause = Counter::ALL
-            .into_iter()
-            .filter(|counter| counter.is_loss())
-            .max_by_key(|counter| ears.counters.read(*counter).unwrap_or(0))
-            .unwrap_or(Counter::RingFull);
-        let dirty = match ears.watch.dirty(self.objects.count() as u32) {
-            Ok(dirty) => dirty,
-            Err(problem) => {
-                error!("the dirty marks cannot be read ({problem}): everything is read again");
-                (0..self.objects.count() as u32).collect()
-            }
-        };
-        let mut files = BTreeSet::new();
-        let objects = std::sync::Arc::clone(&self.objects);
-        for slot in dirty {
-            match objects.get(slot) {
-                Some(Object::File(index)) => {
-                    files.insert(*index);
-                }
-                Some(Object::Directory(directory)) => {
-                    self.clear(slot);
-                    files.extend(&directory.below);
-                }
-                Some(Object::Name(name)) => {
-                    self.clear(slot);
-                    files.extend(name.paths.iter().map(|(index, _)| index));
-                }
-                Some(Object::Everything) => self.want_sweep(Why::without_doorbell(
-                    Cause::Kernel,
-                    "the kernel half could not tell what was changed",
-                )),
-                Some(Object::Mounts) => self.mounted(None),
-                None => {}
-            }
-        }
-        let batch = self.losses.batch.get_or_insert(Batch {
-            events: 0,
-            cause,
-            files: 0,
-            waiting: BTreeSet::new(),
-            drifts: 0,
-        });
-        batch.events += events;
-        batch.files += files.difference(&batch.waiting).count();
-        batch.waiting.extend(&files);
-        for index in files {
-            self.look_why(
-                index,
-                Why::without_doorbell(Cause::Kernel, "the event that told who was lost"),
-                true,
-            );
-        }
-        self.tell_losses()
-    }
-
-    /// One path of a loss's answer was read.
-    pub(super) fn answered(&mut self, index: usize, drifted: bool) -> Result<(), PipelineError> {
-        let Some(batch) = &mut self.losses.batch else {
-            return Ok(());
-        };
-        if batch.waiting.remove(&index) && drifted {
-            batch.drifts += 1;
-        }
-        self.tell_losses()
-    }
-
-    /// Tells a loss when its answer is complete.
-    fn tell_losses(&mut self) -> Result<(), PipelineError> {
-        if !self
-            .losses
-            .batch
-            .as_ref()
-            .is_some_and(|batch| batch.waiting.is_empty())
-        {
-            return Ok(());
-        }
-        let Some(batch) = self.losses.batch.take() else {
-            return Ok(());
-        };
-        let mut record = Record::new(Event::EventsLost);
-        record.reason = Some(batch.cause.name());
-        record.message = Some(format!(
-            "{} events ({}); all {} files concerned were read again: {} drifting",
-            batch.events,
-            match batch.cause {
-                Counter::RingFull => "ring full",
-                Counter::KernelRead => "a kernel structure could not be read",
-                Counter::UserRead => "a path in user memory could not be read",
-                Counter::CallsFull => "too many calls under way",
-                Counter::ReadersFull => "too many readers",
-                Counter::Interrupted => "a program was interrupted by another one",
-                Counter::Missed => "the kernel left programs out that were running already",
-                Counter::Sent => "none",
-            },
-            batch.files,
-            batch.drifts
-        ));
-        Ok(self.reporter.report(&record)?)
     }
 
     /// A path's time has come: a writer was quiet long enough, or a hold is over.

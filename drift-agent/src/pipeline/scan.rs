@@ -135,6 +135,7 @@ impl Pipeline {
                 // The jobs that may start are started after every wake.
                 Timer::Pace => {}
                 Timer::Sweep => self.start_sweep(Cause::Kernel),
+                Timer::SelfTest => self.self_test(ears, now)?,
                 Timer::Mounts => self.mounted(None),
                 Timer::Health => {
                     self.keep_places();

@@ -1,20 +1,23 @@
 //! What the pipeline says of itself when it is asked. All of it is its state; nothing is looked at for it.
 
-use std::time::{Duration, Instant, SystemTime};
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant, SystemTime},
+};
 
-use drift_common::escape;
-use log::debug;
+use drift_common::{abi::Kind, escape};
+use log::{debug, error};
 
 use crate::{
     declare::Mode,
     serve::{
-        Asked, Body, Health, Held, HeldPath, Lack, LastScan, PolicyStatus, Reason, RecordsLost,
-        Request, SensorStatus, Status, rfc3339,
+        Asked, Body, Counted, Health, Held, HeldPath, Lack, LastScan, PolicyStatus, Reason,
+        RecordsLost, Request, SensorStatus, Status, rfc3339,
     },
     settings::Sensor,
 };
 
-use super::{Ears, Pipeline, PipelineError, change::Ask, timers::Timer};
+use super::{Ears, Pipeline, PipelineError, change::Ask, loss::tally, timers::Timer};
 
 /// Held paths that are named, of each policy.
 const MOST_NAMED: usize = 10;
@@ -35,7 +38,7 @@ impl Pipeline {
             answer,
         } = asked;
         let body = match request {
-            Request::Status => Body::Status(Box::new(self.status())),
+            Request::Status => Body::Status(Box::new(self.status(ears.as_ref()))),
             Request::Version(demand, dry_run) => {
                 let ask = Ask {
                     demand: *demand,
@@ -54,7 +57,7 @@ impl Pipeline {
         Ok(())
     }
 
-    fn status(&self) -> Status {
+    fn status(&self, ears: Option<&Ears>) -> Status {
         let (now, wall) = (Instant::now(), SystemTime::now());
         let policies = self.policies(now, wall);
         let reasons = self.reasons(now, &policies);
@@ -84,7 +87,8 @@ impl Pipeline {
                 .to_owned(),
                 hooks_attached: if self.deaf.is_some() { 0 } else { self.hooks.0 },
                 hooks: self.hooks.1,
-                cannot_see: self.watching.cannot_see.clone(),
+                cannot_see: self.cannot_see(),
+                counted: ears.map_or_else(Default::default, counted),
             }),
             events_lost: Some(self.losses.known()),
             records_lost: Some(RecordsLost {
@@ -103,6 +107,17 @@ impl Pipeline {
             policies,
             store: None,
         }
+    }
+
+    /// What the sensor does not see on this kernel; while it does not pass its self-test, nothing is certain.
+    fn cannot_see(&self) -> Vec<String> {
+        let unsound = self.selftest.fault().map(|_| {
+            "changes between two scans: the sensor has not passed its self-test".to_owned()
+        });
+        unsound
+            .into_iter()
+            .chain(self.watching.cannot_see.iter().cloned())
+            .collect()
     }
 
     fn reasons(&self, now: Instant, policies: &[PolicyStatus]) -> Vec<Reason> {
@@ -133,6 +148,9 @@ impl Pipeline {
                 Lack::NoProbes,
                 format!("no probes, changes are found by scanning: {why}"),
             );
+        }
+        if let Some(fault) = self.selftest.fault().filter(|_| self.deaf.is_none()) {
+            add(Lack::SensorFault, fault.to_string());
         }
         let interval = self.full_scan_interval();
         let since = self.scans.last().map_or(self.started, |scan| scan.ended);
@@ -196,4 +214,25 @@ impl Pipeline {
         }
         policies
     }
+}
+
+/// What the kernel half has counted; nothing, where that cannot be read.
+fn counted(ears: &Ears) -> BTreeMap<String, Counted> {
+    let counts = match ears.counters.all() {
+        Ok(counts) => counts,
+        Err(problem) => {
+            error!("the kernel programs' counters cannot be read: {problem}");
+            return BTreeMap::new();
+        }
+    };
+    let kinds = Kind::ALL.into_iter().filter_map(|kind| {
+        let (sent, coalesced, lost) = tally(&counts, kind)?;
+        let counted = Counted {
+            sent,
+            coalesced,
+            lost,
+        };
+        Some((kind.name().to_owned(), counted))
+    });
+    kinds.collect()
 }

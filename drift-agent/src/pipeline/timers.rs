@@ -18,6 +18,8 @@ pub enum Timer {
     Pace,
     /// The sweep that was put off.
     Sweep,
+    /// The self-test begins, or must be over.
+    SelfTest,
     /// Look at what is mounted.
     Mounts,
     /// Look at what people hold healing back with.

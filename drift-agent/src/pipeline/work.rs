@@ -15,7 +15,7 @@ use crate::{
     report::{Evidence, Holders},
 };
 
-use super::{Pipeline, change, describe, path::Queued, reloads, timers::Timer};
+use super::{Pipeline, change, describe, path::Queued, reloads, selftest, timers::Timer};
 
 /// What a job is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -47,6 +47,10 @@ pub enum Done {
         /// The declared path, read again.
         looked: Looked,
         aftermath: Aftermath,
+    },
+    SelfTest {
+        number: u64,
+        step: selftest::Step,
     },
     Switch(Box<change::Came>),
     Reload(Box<reloads::Reloaded>),
@@ -141,7 +145,7 @@ impl Looked {
 impl Pipeline {
     /// Starts queued jobs, as far as there is room: urgent ones first, and what is patient leaves half of the room free.
     pub(super) fn start_jobs(&mut self) {
-        if self.next.is_some() || self.switching.is_some() {
+        if self.next.is_some() || self.switching.is_some() || self.repair.is_some() {
             return;
         }
         while self.running < super::MOST_JOBS {

@@ -7,18 +7,22 @@ use std::{
 
 use aya::{
     Ebpf, EbpfError, EbpfLoader,
-    maps::{Array, HashMap, MapData, MapError, PerCpuArray, RingBuf},
+    maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
     programs::Program,
 };
 use drift_common::abi::Knobs;
-use log::debug;
+use log::{debug, warn};
 use zerocopy::IntoBytes;
+
+use crate::observe::start_ticks;
 
 use super::{
     Sensor,
     attach::{Functions, Links, Tried, attach},
     counters::Counters,
     layout::layout,
+    links::Standing,
+    mirror::{Bits, Mirror},
     refused::{Refused, not_allowed, sentence},
     watch::{Maps, Watch},
 };
@@ -68,6 +72,23 @@ pub struct Probe {
 pub struct Attached {
     _links: Links,
     _programs: Ebpf,
+    standing: Standing,
+}
+
+impl Attached {
+    /// The programs that are not attached any more, or not everywhere they were.
+    #[must_use]
+    pub fn detached(&self) -> Vec<String> {
+        self.standing.detached()
+    }
+
+    /// Lets go what is left after somebody has closed descriptors of links. Where their numbers are in use by now it is kept until the end instead.
+    pub fn let_go(self) {
+        if !self.standing.fill_gaps() {
+            warn!("kernel programs that were detached in part stay loaded until the agent ends");
+            std::mem::forget(self);
+        }
+    }
 }
 
 impl std::fmt::Debug for Attached {
@@ -101,6 +122,8 @@ impl Probe {
         let (offsets, known) = layout(&bytes)?;
         let knobs = Knobs {
             agent_tgid: own_tgid().map_err(|error| Refused::Load(error.to_string()))?,
+            _reserved: 0,
+            agent_start: own_start().map_err(|error| Refused::Load(error.to_string()))?,
         };
         let capacity = (settings.objects * 2)
             .next_power_of_two()
@@ -147,6 +170,12 @@ impl Probe {
         if settings.debug {
             log_programs(&mut ebpf);
         }
+        let levels = take(&mut ebpf, "LEVELS")?;
+        let levels_fd = match &levels {
+            Map::Array(data) => data.fd().as_fd().try_clone_to_owned(),
+            _ => Err(io::Error::other("`LEVELS` is no array")),
+        }
+        .map_err(|error| Refused::Load(error.to_string()))?;
         let probe = Probe {
             changes: RingBuf::try_from(take(&mut ebpf, "CHANGES")?)
                 .map_err(|error| map_refusal(&error))?,
@@ -158,17 +187,18 @@ impl Probe {
                 may_be_left_out(&ebpf),
             ),
             watch: Watch::new(Maps {
-                levels: Array::try_from(take(&mut ebpf, "LEVELS")?)
-                    .map_err(|error| map_refusal(&error))?,
+                levels_fd,
+                levels: Array::try_from(levels).map_err(|error| map_refusal(&error))?,
                 slots: Array::try_from(take(&mut ebpf, "SLOTS")?)
                     .map_err(|error| map_refusal(&error))?,
-                inodes: HashMap::try_from(take(&mut ebpf, "INODES")?)
+                maybe: Bits::new(take(&mut ebpf, "MAYBE")?).map_err(|error| map_refusal(&error))?,
+                inodes: Mirror::new("INODES", take(&mut ebpf, "INODES")?)
                     .map_err(|error| map_refusal(&error))?,
-                dirs: HashMap::try_from(take(&mut ebpf, "DIRS")?)
+                dirs: Mirror::new("DIRS", take(&mut ebpf, "DIRS")?)
                     .map_err(|error| map_refusal(&error))?,
-                names: HashMap::try_from(take(&mut ebpf, "NAMES")?)
+                names: Mirror::new("NAMES", take(&mut ebpf, "NAMES")?)
                     .map_err(|error| map_refusal(&error))?,
-                names_anywhere: HashMap::try_from(take(&mut ebpf, "NAMES_ANYWHERE")?)
+                names_anywhere: Mirror::new("NAMES_ANYWHERE", take(&mut ebpf, "NAMES_ANYWHERE")?)
                     .map_err(|error| map_refusal(&error))?,
                 learned: HashMap::try_from(take(&mut ebpf, "LEARNED")?)
                     .map_err(|error| map_refusal(&error))?,
@@ -182,6 +212,7 @@ impl Probe {
             tried,
             capacity,
             attached: Attached {
+                standing: Standing::now(&ebpf),
                 _links: links,
                 _programs: ebpf,
             },
@@ -246,7 +277,13 @@ fn own_tgid() -> io::Result<u32> {
         .ok_or_else(|| io::Error::other("/proc/self/status has no NSpid line"))
 }
 
-fn take(ebpf: &mut Ebpf, name: &str) -> Result<aya::maps::Map, Refused> {
+/// When this process started, in ticks since boot.
+fn own_start() -> io::Result<u64> {
+    start_ticks(&fs::read("/proc/self/stat")?)
+        .ok_or_else(|| io::Error::other("/proc/self/stat has no start time"))
+}
+
+fn take(ebpf: &mut Ebpf, name: &str) -> Result<Map, Refused> {
     ebpf.take_map(name)
         .ok_or_else(|| Refused::Load(format!("the object file has no map `{name}`")))
 }

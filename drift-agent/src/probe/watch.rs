@@ -1,18 +1,29 @@
 //! What is watched: the agent's side of the kernel tables.
 
-use std::sync::Mutex;
+use std::{
+    os::fd::{AsFd, OwnedFd},
+    sync::{Mutex, atomic},
+};
 
 use aya::maps::{Array, HashMap, MapData, MapError};
 use drift_common::abi::{Key, Learned, Level, NameKey, Slot};
 use zerocopy::{FromBytes, IntoBytes};
 
+use super::{
+    batch,
+    mirror::{Bits, Mirror, Tampered},
+};
+
 pub(super) struct Maps {
     pub levels: Array<MapData, u32>,
     pub slots: Array<MapData, [u8; size_of::<Slot>()]>,
-    pub inodes: HashMap<MapData, [u8; size_of::<Key>()], u32>,
-    pub dirs: HashMap<MapData, [u8; size_of::<Key>()], u32>,
-    pub names: HashMap<MapData, [u8; size_of::<NameKey>()], u32>,
-    pub names_anywhere: HashMap<MapData, u64, u32>,
+    /// [`Maps::levels`], for calls that aya does not have.
+    pub levels_fd: OwnedFd,
+    pub maybe: Bits,
+    pub inodes: Mirror<{ size_of::<Key>() }>,
+    pub dirs: Mirror<{ size_of::<Key>() }>,
+    pub names: Mirror<{ size_of::<NameKey>() }>,
+    pub names_anywhere: Mirror<8>,
     pub learned: HashMap<MapData, u32, [u8; size_of::<Learned>()]>,
     pub readers: HashMap<MapData, u32, u32>,
     pub read_armed: Array<MapData, u32>,
@@ -46,7 +57,7 @@ fn key_bytes(key: &Key) -> [u8; size_of::<Key>()] {
 }
 
 /// Removing what is not there is no error: another thread, or an earlier declaration, has done it.
-fn gone(result: Result<(), MapError>) -> Result<(), MapError> {
+pub(super) fn gone(result: Result<(), MapError>) -> Result<(), MapError> {
     match result {
         Err(MapError::KeyNotFound) => Ok(()),
         Err(MapError::SyscallError(error))
@@ -81,40 +92,42 @@ impl Watch {
 
     /// From now on a change of this inode rings `slot`.
     pub fn file(&self, key: &Key, slot: u32) -> Result<(), MapError> {
-        self.maps().inodes.insert(key_bytes(key), slot, 0)
+        let mut maps = self.maps();
+        maps.maybe.set(key.ino)?;
+        maps.inodes.insert(key_bytes(key), slot)
     }
 
     pub fn forget_file(&self, key: &Key) -> Result<(), MapError> {
-        gone(self.maps().inodes.remove(&key_bytes(key)))
+        self.maps().inodes.remove(&key_bytes(key))
     }
 
     /// From now on what happens to this name in this directory rings.
     pub fn name(&self, name: &Names) -> Result<(), MapError> {
         let mut maps = self.maps();
-        maps.names.insert(name_bytes(name), name.slot, 0)?;
-        maps.dirs.insert(key_bytes(&name.dir), name.inside, 0)
+        maps.names.insert(name_bytes(name), name.slot)?;
+        maps.dirs.insert(key_bytes(&name.dir), name.inside)
     }
 
     /// From now on whatever happens to a name in this directory rings `slot`.
     pub fn inside(&self, dir: &Key, slot: u32) -> Result<(), MapError> {
-        self.maps().dirs.insert(key_bytes(dir), slot, 0)
+        self.maps().dirs.insert(key_bytes(dir), slot)
     }
 
     pub fn forget_name(&self, name: &Names) -> Result<(), MapError> {
-        gone(self.maps().names.remove(&name_bytes(name)))
+        self.maps().names.remove(&name_bytes(name))
     }
 
     pub fn forget_dir(&self, key: &Key) -> Result<(), MapError> {
-        gone(self.maps().dirs.remove(&key_bytes(key)))
+        self.maps().dirs.remove(&key_bytes(key))
     }
 
     /// From now on what happens to this name anywhere, by a path with slashes, rings `slot`.
     pub fn name_anywhere(&self, name: u64, slot: u32) -> Result<(), MapError> {
-        self.maps().names_anywhere.insert(name, slot, 0)
+        self.maps().names_anywhere.insert(name.to_ne_bytes(), slot)
     }
 
     pub fn forget_name_anywhere(&self, name: u64) -> Result<(), MapError> {
-        gone(self.maps().names_anywhere.remove(&name))
+        self.maps().names_anywhere.remove(&name.to_ne_bytes())
     }
 
     /// What was seen of an object.
@@ -130,19 +143,35 @@ impl Watch {
 
     /// Says "I am about to look": sets the mark back. What changes from here on rings again.
     pub fn clear(&self, slot: u32) -> Result<(), MapError> {
-        self.maps().levels.set(slot, Level::Clean as u32, 0)
+        let cleared = self.maps().levels.set(slot, Level::Clean as u32, 0);
+        // The read that follows must not be older than this store (docs/ordering.md): the system call alone does not promise that.
+        atomic::fence(atomic::Ordering::SeqCst);
+        cleared
     }
 
     /// The slots below `count` whose mark is set: the answer to a loss.
     pub fn dirty(&self, count: u32) -> Result<Vec<u32>, MapError> {
+        let marks = batch::entries::<4, 4>(self.maps().levels_fd.as_fd())?;
+        let marks = marks
+            .into_iter()
+            .map(|(slot, level)| (u32::from_ne_bytes(slot), u32::from_ne_bytes(level)));
+        Ok(marks
+            .filter(|(slot, level)| *slot < count && *level != Level::Clean as u32)
+            .map(|(slot, _)| slot)
+            .collect())
+    }
+
+    /// The tables that hold something else than was put into them.
+    pub fn tampered(&self) -> Result<Vec<Tampered>, MapError> {
         let maps = self.maps();
-        let mut dirty = Vec::new();
-        for slot in 0..count {
-            if maps.levels.get(&slot, 0)? != Level::Clean as u32 {
-                dirty.push(slot);
-            }
-        }
-        Ok(dirty)
+        let tables = [
+            maps.maybe.tampered()?,
+            maps.inodes.tampered()?,
+            maps.dirs.tampered()?,
+            maps.names.tampered()?,
+            maps.names_anywhere.tampered()?,
+        ];
+        Ok(tables.into_iter().flatten().collect())
     }
 
     /// Switches the read hook off while nobody holds a watched file that it has not read; see `drift-ebpf/src/hook/read.rs` for why the order matters.

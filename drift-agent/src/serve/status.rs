@@ -1,6 +1,6 @@
 //! How a node is, as `drift-agent status -o json` gives it (docs/control.md). What is not known is not there, never zero.
 
-use std::time::SystemTime;
+use std::{collections::BTreeMap, time::SystemTime};
 
 use drift_common::escape::printable;
 use serde::{Deserialize, Serialize};
@@ -118,6 +118,8 @@ pub enum Lack {
     NotCompared,
     PoliciesRejected,
     NoProbes,
+    /// The agent would not hear a change, or cannot know it.
+    SensorFault,
     /// Everything should have been compared again long since.
     ScanOverdue,
     NoHistory,
@@ -126,10 +128,11 @@ pub enum Lack {
 
 impl Lack {
     /// Every one.
-    pub const ALL: [Lack; 6] = [
+    pub const ALL: [Lack; 7] = [
         Lack::NotCompared,
         Lack::PoliciesRejected,
         Lack::NoProbes,
+        Lack::SensorFault,
         Lack::ScanOverdue,
         Lack::NoHistory,
         Lack::NoAgent,
@@ -141,6 +144,7 @@ impl Lack {
             Lack::NotCompared => "not-compared",
             Lack::PoliciesRejected => "policies-rejected",
             Lack::NoProbes => "no-probes",
+            Lack::SensorFault => "sensor-fault",
             Lack::ScanOverdue => "scan-overdue",
             Lack::NoHistory => "no-history",
             Lack::NoAgent => "no-agent",
@@ -173,6 +177,20 @@ pub struct SensorStatus {
     pub hooks_attached: usize,
     pub hooks: usize,
     pub cannot_see: Vec<String>,
+    /// What the kernel half has counted, by the kind of change; kinds that it has not seen are not there.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub counted: BTreeMap<String, Counted>,
+}
+
+/// Of one kind of change since the programs were loaded. Each change that was seen is in one of these.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counted {
+    pub sent: u64,
+    /// The agent was to look at that object already.
+    pub coalesced: u64,
+    /// By cause.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub lost: BTreeMap<String, u64>,
 }
 
 /// Records that did not leave, since the start, by way out.

@@ -41,7 +41,7 @@ const LONGEST: Duration = Duration::from_hours(24);
 #[derive(Clone, Debug)]
 pub struct Files {
     kill_switch: PathBuf,
-    /// The first that holds counts.
+    /// The one that holds longest counts.
     glass: [PathBuf; 2],
     /// Beside root, who may hold healing back so.
     owner: u32,
@@ -95,7 +95,13 @@ impl Files {
         for path in &self.glass {
             match self.glass(path) {
                 Ok(Some(glass)) => {
-                    found.glass.get_or_insert(glass);
+                    if found
+                        .glass
+                        .as_ref()
+                        .is_none_or(|other| other.until < glass.until)
+                    {
+                        found.glass = Some(glass);
+                    }
                 }
                 Ok(None) => {}
                 Err(why) => found.refused.push(format!(

@@ -6,7 +6,7 @@
 use std::time::SystemTime;
 
 use drift_common::policy::WindowKind;
-use jiff::{Timestamp, ToSpan, civil, tz::TimeZone};
+use jiff::{SignedDuration, Timestamp, ToSpan, civil, tz::TimeZone};
 
 use crate::declare::Window;
 
@@ -34,7 +34,12 @@ pub fn windows(windows: &[Window], now: SystemTime) -> Open {
     if times.is_open(now) {
         return Open::Open;
     }
-    let until = times.changes().find(|at| *at > now && times.is_open(*at));
+    // Beyond what was looked at, nothing is known to be open.
+    let known = now.checked_add(SignedDuration::from_hours(24 * DAYS_AHEAD));
+    let known = now..known.unwrap_or(Timestamp::MAX);
+    let until = times
+        .changes()
+        .find(|at| *at > now && known.contains(at) && times.is_open(*at));
     Open::Closed {
         until: until.map(SystemTime::from),
     }

@@ -1,6 +1,8 @@
-//! Where something can be lost in the kernel half, and what is counted there.
+//! What the kernel half counts, by kind of change: what it sent, what needed no sending, and each way to lose something.
 
-/// Index into the per-CPU `COUNTERS` map.
+use super::event::Kind;
+
+/// What is counted, for each kind of change apart: see [`Counter::cell`].
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Counter {
@@ -20,10 +22,12 @@ pub enum Counter {
     Interrupted = 6,
     /// The kernel left a program out, for it was running on that processor already: counted by the kernel, not here. A sweep is asked for.
     Missed = 7,
+    /// The object's mark was up as far already: the agent has not looked yet, and will. Nothing was lost, and nothing had to be sent.
+    Coalesced = 8,
 }
 
 impl Counter {
-    pub const ALL: [Counter; 8] = [
+    pub const ALL: [Counter; 9] = [
         Counter::Sent,
         Counter::RingFull,
         Counter::KernelRead,
@@ -32,7 +36,20 @@ impl Counter {
         Counter::ReadersFull,
         Counter::Interrupted,
         Counter::Missed,
+        Counter::Coalesced,
     ];
+
+    /// The cell of all losses together: no kind has the number 0, whose cells would be here.
+    pub const LOSSES: u32 = 0;
+
+    /// Cells of the `COUNTERS` map: one for each kind and counter.
+    pub const CELLS: u32 = (Counter::ALL.len() * (Kind::ALL.len() + 1)) as u32;
+
+    /// Index into the per-CPU `COUNTERS` map.
+    #[must_use]
+    pub const fn cell(self, kind: Kind) -> u32 {
+        kind as u32 * Counter::ALL.len() as u32 + self as u32
+    }
 
     /// The counter's name in logs, metrics and documents.
     #[must_use]
@@ -46,6 +63,7 @@ impl Counter {
             Counter::ReadersFull => "readers_full",
             Counter::Interrupted => "interrupted",
             Counter::Missed => "missed",
+            Counter::Coalesced => "coalesced",
         }
     }
 
@@ -53,7 +71,7 @@ impl Counter {
     #[must_use]
     pub const fn is_loss(self) -> bool {
         match self {
-            Counter::Sent => false,
+            Counter::Sent | Counter::Coalesced => false,
             Counter::RingFull
             | Counter::KernelRead
             | Counter::UserRead
@@ -71,6 +89,14 @@ const _: () = {
         assert!(
             Counter::ALL[i] as usize == i,
             "a counter's number is its place in ALL"
+        );
+        i += 1;
+    }
+    let mut i = 0;
+    while i < Kind::ALL.len() {
+        assert!(
+            Counter::Coalesced.cell(Kind::ALL[i]) < Counter::CELLS,
+            "every kind has its cells"
         );
         i += 1;
     }

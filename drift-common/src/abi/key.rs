@@ -104,3 +104,13 @@ pub const fn name_hash(name: &[u8]) -> u64 {
     }
     hash
 }
+/// Words of the `MAYBE` map.
+pub const MAYBE_WORDS: u32 = 1 << 14;
+
+/// Where the `MAYBE` map says whether an inode with this number may be a declared one: a word, and a bit in it. Other inodes share the bit.
+#[must_use]
+#[inline(always)]
+pub const fn maybe_bit(ino: u64) -> (u32, u64) {
+    let place = (ino ^ (ino >> 20)) as u32 % (MAYBE_WORDS * 64);
+    (place / 64, 1 << (place % 64))
+}

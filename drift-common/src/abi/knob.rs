@@ -15,6 +15,12 @@
 pub struct Knobs {
     /// The agent's own thread group: its changes do not ring, and what it opens is told to it as a [`Key`](super::Key).
     pub agent_tgid: u32,
+    pub _reserved: u32,
+    /// When that thread group started, in ticks ([`TICK_NS`]) since boot: the number alone may be somebody else's one day.
+    pub agent_start: u64,
 }
 
-const _: () = assert!(size_of::<Knobs>() == 4);
+/// Nanoseconds in one of the ticks that /proc counts in: `USER_HZ` is 100 on every architecture that drift is built for.
+pub const TICK_NS: u64 = 10_000_000;
+
+const _: () = assert!(size_of::<Knobs>() == 16);

@@ -5,6 +5,8 @@ pub const SWEEP_SLOT: u32 = 0;
 
 /// The slot that stands for the tables of mounts, in whatever namespace.
 pub const MOUNT_SLOT: u32 = 1;
+/// The slot of the file that the agent writes to hear itself: the only one that its own changes ring.
+pub const CANARY_SLOT: u32 = 2;
 
 /// How far a change has come.
 #[repr(u32)]

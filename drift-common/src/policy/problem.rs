@@ -138,7 +138,9 @@ impl Excerpt {
         let end = (self.start + self.length).min(pieces.len());
         let columns =
             |range: &[(String, usize)]| range.iter().map(|(_, width)| width).sum::<usize>();
-        let whole = !self.cut_before && !self.cut_after && columns(&pieces) <= width;
+        // A mark after the end takes a column of its own.
+        let all = columns(&pieces) + usize::from(self.start >= pieces.len());
+        let whole = !self.cut_before && !self.cut_after && all <= width;
         let (from, to) = if whole {
             (0, pieces.len())
         } else {

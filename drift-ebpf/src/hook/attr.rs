@@ -20,51 +20,66 @@ use crate::{
 /// `chmod(path, …)`, `chown(path, …)`, `lchown(path, …)`, `truncate(path, …)`, `setxattr(path, …)`, `removexattr(path, …)` and their `l…` kin.
 #[tracepoint]
 pub fn attr_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Attr,
-        Named::path(WORKING_DIRECTORY, argument(&ctx, 0)),
-        Named::NONE,
-    ))
+        Call::enter(
+            Kind::Attr,
+            Named::path(WORKING_DIRECTORY, argument(&ctx, 0)),
+            Named::NONE,
+        ),
+    )
 }
 
 /// `fchmodat(dirfd, path, …)`, `fchmodat2`, `fchownat(dirfd, path, …)`, `setxattrat`, `removexattrat`, `file_setattr`.
 #[tracepoint]
 pub fn attrat_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Attr,
-        Named::path(argument(&ctx, 0) as i32, argument(&ctx, 1)),
-        Named::NONE,
-    ))
+        Call::enter(
+            Kind::Attr,
+            Named::path(argument(&ctx, 0) as i32, argument(&ctx, 1)),
+            Named::NONE,
+        ),
+    )
 }
 
 /// `utime(path, …)`, `utimes(path, …)`.
 #[tracepoint]
 pub fn times_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Times,
-        Named::path(WORKING_DIRECTORY, argument(&ctx, 0)),
-        Named::NONE,
-    ))
+        Call::enter(
+            Kind::Times,
+            Named::path(WORKING_DIRECTORY, argument(&ctx, 0)),
+            Named::NONE,
+        ),
+    )
 }
 
 /// `futimesat(dirfd, path, …)`, `utimensat(dirfd, path, …)`; without a path the descriptor's own.
 #[tracepoint]
 pub fn timesat_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Times,
-        Named::path(argument(&ctx, 0) as i32, argument(&ctx, 1)),
-        Named::NONE,
-    ))
+        Call::enter(
+            Kind::Times,
+            Named::path(argument(&ctx, 0) as i32, argument(&ctx, 1)),
+            Named::NONE,
+        ),
+    )
 }
 
 /// `fchmod(fd, …)`, `fchown(fd, …)`, `fsetxattr(fd, …)`, `fremovexattr(fd, …)`, `ftruncate(fd, …)`, `fallocate(fd, …)`.
 #[tracepoint]
 pub fn attrfd_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Attr,
-        Named::descriptor(argument(&ctx, 0) as i32),
-        Named::NONE,
-    ))
+        Call::enter(
+            Kind::Attr,
+            Named::descriptor(argument(&ctx, 0) as i32),
+            Named::NONE,
+        ),
+    )
 }
 
 /// The flags of a file (`chattr`), as 64-bit and as 32-bit programs ask for them, and with the other attributes of its file system.
@@ -81,13 +96,14 @@ const EXCHANGE_RANGE: u32 = 0x4028_5881;
 #[tracepoint]
 pub fn ioctl_enter(ctx: TracePointContext) -> u32 {
     match argument(&ctx, 1) as u32 {
-        SETFLAGS | SETFLAGS_32 | FSSETXATTR | CLONE | CLONE_RANGE | EXCHANGE_RANGE => {
-            finish(Call::enter(
+        SETFLAGS | SETFLAGS_32 | FSSETXATTR | CLONE | CLONE_RANGE | EXCHANGE_RANGE => finish(
+            Kind::Attr,
+            Call::enter(
                 Kind::Attr,
                 Named::descriptor(argument(&ctx, 0) as i32),
                 Named::NONE,
-            ))
-        }
+            ),
+        ),
         _ => 0,
     }
 }
@@ -105,7 +121,7 @@ pub fn attr_changed(ctx: FExitContext) -> i32 {
     if call.has_failed() || actor::is_agent() {
         return 0;
     }
-    finish(try_attr_changed(call)) as i32
+    finish(Kind::Attr, try_attr_changed(call)) as i32
 }
 
 #[inline(always)]
@@ -175,7 +191,7 @@ pub fn flags_were_set(ctx: FEntryContext) -> i32 {
         return 0;
     }
     let file = Traced::new(&ctx, Function::MntDropWriteFile).file();
-    finish(file.dentry().and_then(try_of_entry)) as i32
+    finish(Kind::Attr, file.dentry().and_then(try_of_entry)) as i32
 }
 
 #[inline(always)]
@@ -183,7 +199,7 @@ fn of_entry(call: Traced) -> i32 {
     if call.has_failed() || actor::is_agent() {
         return 0;
     }
-    finish(try_of_entry(call.dentry())) as i32
+    finish(Kind::Attr, try_of_entry(call.dentry())) as i32
 }
 
 #[inline(always)]

@@ -25,8 +25,8 @@ pub fn call_exit(ctx: TracePointContext) -> u32 {
         emit::mount();
         return 0;
     }
-    finish(try_named(&call.first, call.kind));
-    finish(try_named(&call.second, call.kind))
+    finish(call.kind, try_named(&call.first, call.kind));
+    finish(call.kind, try_named(&call.second, call.kind))
 }
 
 #[inline(always)]

@@ -25,45 +25,57 @@ fn enter(fd: i32, path: u64) -> Result<(), Fault> {
 /// `mkdir(path, …)`, `mknod(path, …)`.
 #[tracepoint]
 pub fn make_enter(ctx: TracePointContext) -> u32 {
-    finish(enter(WORKING_DIRECTORY, argument(&ctx, 0)))
+    finish(Kind::Create, enter(WORKING_DIRECTORY, argument(&ctx, 0)))
 }
 
 /// `mkdirat(dirfd, path, …)`, `mknodat(dirfd, path, …)`.
 #[tracepoint]
 pub fn makeat_enter(ctx: TracePointContext) -> u32 {
-    finish(enter(argument(&ctx, 0) as i32, argument(&ctx, 1)))
+    finish(
+        Kind::Create,
+        enter(argument(&ctx, 0) as i32, argument(&ctx, 1)),
+    )
 }
 
 /// `link(old, new)`.
 #[tracepoint]
 pub fn link_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Create,
-        Named::path(WORKING_DIRECTORY, argument(&ctx, 1)),
-        Named::source(WORKING_DIRECTORY, argument(&ctx, 0)),
-    ))
+        Call::enter(
+            Kind::Create,
+            Named::path(WORKING_DIRECTORY, argument(&ctx, 1)),
+            Named::source(WORKING_DIRECTORY, argument(&ctx, 0)),
+        ),
+    )
 }
 
 /// `linkat(olddirfd, old, newdirfd, new, flags)`.
 #[tracepoint]
 pub fn linkat_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Create,
-        Named::path(argument(&ctx, 2) as i32, argument(&ctx, 3)),
-        Named::source(argument(&ctx, 0) as i32, argument(&ctx, 1)),
-    ))
+        Call::enter(
+            Kind::Create,
+            Named::path(argument(&ctx, 2) as i32, argument(&ctx, 3)),
+            Named::source(argument(&ctx, 0) as i32, argument(&ctx, 1)),
+        ),
+    )
 }
 
 /// `symlink(target, new)`.
 #[tracepoint]
 pub fn symlink_enter(ctx: TracePointContext) -> u32 {
-    finish(enter(WORKING_DIRECTORY, argument(&ctx, 1)))
+    finish(Kind::Create, enter(WORKING_DIRECTORY, argument(&ctx, 1)))
 }
 
 /// `symlinkat(target, newdirfd, new)`.
 #[tracepoint]
 pub fn symlinkat_enter(ctx: TracePointContext) -> u32 {
-    finish(enter(argument(&ctx, 1) as i32, argument(&ctx, 2)))
+    finish(
+        Kind::Create,
+        enter(argument(&ctx, 1) as i32, argument(&ctx, 2)),
+    )
 }
 
 /// `vfs_create(…, dentry, …)`: a plain file made without an open (by `mknod`, or by a server in the kernel).
@@ -97,7 +109,7 @@ pub fn link_made(ctx: FExitContext) -> i32 {
     if call.has_failed() || actor::is_agent() {
         return 0;
     }
-    finish(try_link_made(call)) as i32
+    finish(Kind::Create, try_link_made(call)) as i32
 }
 
 #[inline(always)]
@@ -126,7 +138,7 @@ pub fn named(call: Traced, kind: Kind) -> i32 {
     if call.has_failed() || actor::is_agent() {
         return 0;
     }
-    finish(try_named(call.dentry(), kind)) as i32
+    finish(kind, try_named(call.dentry(), kind)) as i32
 }
 
 #[inline(always)]

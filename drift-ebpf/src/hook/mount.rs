@@ -18,7 +18,10 @@ use crate::{
 /// `mount`, `umount`, `move_mount`, `pivot_root`.
 #[tracepoint]
 pub fn mount_enter(_ctx: TracePointContext) -> u32 {
-    finish(Call::enter(Kind::Mount, Named::NONE, Named::NONE))
+    finish(
+        Kind::Mount,
+        Call::enter(Kind::Mount, Named::NONE, Named::NONE),
+    )
 }
 
 /// `mount`, at its end. The functions of these four calls alone are hooked: no other call pays.

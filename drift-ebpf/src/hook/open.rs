@@ -20,7 +20,7 @@ use crate::{
 /// `sys_exit` of every call that returns a new descriptor for a path.
 #[tracepoint]
 pub fn open_exit(ctx: TracePointContext) -> u32 {
-    finish(try_open_exit(&ctx))
+    finish(Kind::Open, try_open_exit(&ctx))
 }
 
 #[inline(always)]
@@ -29,7 +29,7 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
     if fd < 0 {
         return Ok(());
     }
-    match Task::current().file(fd as i32)? {
+    match Task::current().opened(fd as u32)? {
         Some(file) => opened(file),
         None => Ok(()),
     }
@@ -52,7 +52,7 @@ fn traced(call: Traced) -> i32 {
     if call.has_failed() {
         return 0;
     }
-    finish(opened(call.file())) as i32
+    finish(Kind::Open, opened(call.file())) as i32
 }
 
 /// A process has got a new descriptor of a file.
@@ -76,7 +76,12 @@ pub fn opened(file: File) -> Result<(), Fault> {
             .map_err(|_| Fault::Kernel);
     }
     let (reads, writes) = file.access()?;
-    let key = key::of_inode(file.inode()?)?;
+    let inode = file.inode()?;
+    // What only reads is of interest where the inode is known; what writes may also be a new file in a declared place.
+    if !writes && !filter::maybe(inode)? {
+        return Ok(());
+    }
+    let key = key::of_inode(inode)?;
     if writes && let Some(slot) = filter::file(file, &key)? {
         // An LRU table does not refuse.
         let _always = WRITERS.insert(actor::ids().0, slot, 0);
@@ -85,7 +90,7 @@ pub fn opened(file: File) -> Result<(), Fault> {
             kind: Kind::Write,
             level: Level::Open,
             key,
-            writers: file.inode()?.writers()?,
+            writers: inode.writers()?,
             parent_name: 0,
         });
     }
@@ -93,7 +98,7 @@ pub fn opened(file: File) -> Result<(), Fault> {
         emit::load(slot, Kind::Open, key);
         expect_read();
         // O_TRUNC empties a file for who may not write through the descriptor too, and the flag is gone by now.
-        if !writes && file.inode()?.size()? == 0 {
+        if !writes && inode.size()? == 0 {
             emit::emptied(slot, key);
         }
     }
@@ -108,7 +113,7 @@ fn expect_read() {
         // SAFETY: the pointer is into the map; two threads of one process may count one too few, which costs a load event.
         unsafe { *opened += 1 };
     } else if READERS.insert(tgid, 1, 0).is_err() {
-        count(Counter::ReadersFull);
+        count(Kind::Open, Counter::ReadersFull);
         return;
     }
     super::read::arm();

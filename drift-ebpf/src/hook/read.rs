@@ -20,7 +20,7 @@ use crate::{
 /// `sys_enter` of the calls that read from a descriptor, their first argument.
 #[tracepoint]
 pub fn read_enter(ctx: TracePointContext) -> u32 {
-    finish(try_read_enter(&ctx))
+    finish(Kind::Read, try_read_enter(&ctx))
 }
 
 #[inline(always)]
@@ -49,7 +49,7 @@ pub fn read_permitted(ctx: FEntryContext) -> i32 {
     if call.second() & MAY_READ == 0 {
         return 0;
     }
-    finish(try_read(call)) as i32
+    finish(Kind::Read, try_read(call)) as i32
 }
 
 /// `vfs_read(file, …)`: where the kernel has no security modules to ask.
@@ -58,7 +58,7 @@ pub fn read_begun(ctx: FEntryContext) -> i32 {
     if !is_armed() {
         return 0;
     }
-    finish(try_read(Traced::new(&ctx, Function::VfsRead))) as i32
+    finish(Kind::Read, try_read(Traced::new(&ctx, Function::VfsRead))) as i32
 }
 
 /// `security_mmap_file(file, …)`: what is mapped is read without a call.
@@ -72,7 +72,7 @@ pub fn mapped(ctx: FEntryContext) -> i32 {
     if call.first().is_null() {
         return 0;
     }
-    finish(try_read(call)) as i32
+    finish(Kind::Read, try_read(call)) as i32
 }
 
 #[inline(always)]
@@ -91,7 +91,11 @@ fn is_armed() -> bool {
 /// `opened`: how many watched files this process has open and not read.
 #[inline(always)]
 fn read(file: File, opened: *mut u32) -> Result<(), Fault> {
-    let key = key::of_inode(file.inode()?)?;
+    let inode = file.inode()?;
+    if !filter::maybe(inode)? {
+        return Ok(());
+    }
+    let key = key::of_inode(inode)?;
     let Some(slot) = filter::inode(&key) else {
         return Ok(());
     };

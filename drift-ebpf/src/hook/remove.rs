@@ -18,21 +18,27 @@ use super::create::named;
 /// `unlink(path)`, `rmdir(path)`.
 #[tracepoint]
 pub fn unlink_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Remove,
-        Named::path(WORKING_DIRECTORY, argument(&ctx, 0)),
-        Named::NONE,
-    ))
+        Call::enter(
+            Kind::Remove,
+            Named::path(WORKING_DIRECTORY, argument(&ctx, 0)),
+            Named::NONE,
+        ),
+    )
 }
 
 /// `unlinkat(dirfd, path, flags)`.
 #[tracepoint]
 pub fn unlinkat_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Remove,
-        Named::path(argument(&ctx, 0) as i32, argument(&ctx, 1)),
-        Named::NONE,
-    ))
+        Call::enter(
+            Kind::Remove,
+            Named::path(argument(&ctx, 0) as i32, argument(&ctx, 1)),
+            Named::NONE,
+        ),
+    )
 }
 
 /// `vfs_unlink(…, dentry, …)`: the entry keeps its name after it was taken away.

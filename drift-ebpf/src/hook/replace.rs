@@ -22,27 +22,33 @@ use crate::{
 /// `rename(old, new)`.
 #[tracepoint]
 pub fn rename_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Replace,
-        Named::path(WORKING_DIRECTORY, argument(&ctx, 0)),
-        Named::path(WORKING_DIRECTORY, argument(&ctx, 1)),
-    ))
+        Call::enter(
+            Kind::Replace,
+            Named::path(WORKING_DIRECTORY, argument(&ctx, 0)),
+            Named::path(WORKING_DIRECTORY, argument(&ctx, 1)),
+        ),
+    )
 }
 
 /// `renameat(olddirfd, old, newdirfd, new)` and `renameat2`, whose flags change nothing here: an exchange touches both names too.
 #[tracepoint]
 pub fn renameat_enter(ctx: TracePointContext) -> u32 {
-    finish(Call::enter(
+    finish(
         Kind::Replace,
-        Named::path(argument(&ctx, 0) as i32, argument(&ctx, 1)),
-        Named::path(argument(&ctx, 2) as i32, argument(&ctx, 3)),
-    ))
+        Call::enter(
+            Kind::Replace,
+            Named::path(argument(&ctx, 0) as i32, argument(&ctx, 1)),
+            Named::path(argument(&ctx, 2) as i32, argument(&ctx, 3)),
+        ),
+    )
 }
 
 /// `vfs_rename`, at its begin: the entries still have the names they are about to lose.
 #[fentry(function = "vfs_rename")]
 pub fn rename_begun(ctx: FEntryContext) -> i32 {
-    finish(try_rename_begun(&ctx)) as i32
+    finish(Kind::Replace, try_rename_begun(&ctx)) as i32
 }
 
 #[inline(always)]
@@ -64,7 +70,7 @@ fn try_rename_begun(ctx: &FEntryContext) -> Result<(), Fault> {
 /// `vfs_rename`, at its end.
 #[fexit(function = "vfs_rename")]
 pub fn rename_ended(ctx: FExitContext) -> i32 {
-    finish(try_rename_ended(&ctx)) as i32
+    finish(Kind::Replace, try_rename_ended(&ctx)) as i32
 }
 
 #[inline(always)]

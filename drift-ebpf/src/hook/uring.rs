@@ -37,7 +37,7 @@ const WRITEV_FIXED: u8 = 61;
 /// `io_uring_complete(ring, request, …)`: paid by nobody but those who use io_uring.
 #[raw_tracepoint]
 pub fn uring_complete(ctx: RawTracePointContext) -> i32 {
-    finish(try_complete(&ctx)) as i32
+    finish(Kind::Write, try_complete(&ctx)) as i32
 }
 
 #[inline(always)]

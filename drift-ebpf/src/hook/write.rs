@@ -25,7 +25,7 @@ const I_DIRTY_PAGES: u64 = 1 << 2 | 1 << 6;
 /// stores through a mapping). Fires when clean pages become dirty, not for each write.
 #[raw_tracepoint]
 pub fn inode_dirtied(ctx: RawTracePointContext) -> i32 {
-    finish(try_inode_dirtied(&ctx)) as i32
+    finish(Kind::Write, try_inode_dirtied(&ctx)) as i32
 }
 
 #[inline(always)]
@@ -34,11 +34,14 @@ fn try_inode_dirtied(ctx: &RawTracePointContext) -> Result<(), Fault> {
     // SAFETY: the tracepoint has two arguments; the verifier checks the constant offsets.
     let (inode, flags) = unsafe { (*arguments, *arguments.add(1)) };
     let inode = Inode::new(Address::new(inode));
+    if !filter::maybe(inode)? {
+        return Ok(());
+    }
     let key = key::of_inode(inode)?;
     let Some(slot) = filter::inode(&key) else {
         return Ok(());
     };
-    if actor::is_agent() {
+    if actor::is_silent(slot) {
         return Ok(());
     }
     if flags & I_DIRTY_PAGES == 0 {
@@ -67,13 +70,13 @@ pub fn writing(slot: u32, inode: Inode, key: Key) -> Result<(), Fault> {
 /// `sys_enter_close`: the first argument is the descriptor that goes away.
 #[tracepoint]
 pub fn close_enter(ctx: TracePointContext) -> u32 {
-    finish(try_close(argument(&ctx, 0) as i32))
+    finish(Kind::Close, try_close(argument(&ctx, 0) as i32))
 }
 
 /// `sys_enter_dup2`, `sys_enter_dup3`: what the second argument was open on goes away.
 #[tracepoint]
 pub fn dup_enter(ctx: TracePointContext) -> u32 {
-    finish(try_close(argument(&ctx, 1) as i32))
+    finish(Kind::Close, try_close(argument(&ctx, 1) as i32))
 }
 
 /// On entry, for then the file is still there. Its content is final: the writes have returned. Only the last reference counts: a shell redirects by
@@ -84,7 +87,7 @@ fn try_close(fd: i32) -> Result<(), Fault> {
         return Ok(());
     };
     let (_, writes) = file.access()?;
-    if !writes || actor::is_agent() || !file.is_last_reference()? {
+    if !writes || !file.is_last_reference()? {
         return Ok(());
     }
     closed(file)
@@ -93,13 +96,16 @@ fn try_close(fd: i32) -> Result<(), Fault> {
 /// `__fput(file)`: the last reference is gone, of whatever kind (descriptor, mapping, io_uring, a message under way), and the file is about to be.
 #[fentry(function = "__fput")]
 pub fn file_closed(ctx: FEntryContext) -> i32 {
-    finish(try_file_closed(Traced::new(&ctx, Function::Fput).file())) as i32
+    finish(
+        Kind::Close,
+        try_file_closed(Traced::new(&ctx, Function::Fput).file()),
+    ) as i32
 }
 
 #[inline(always)]
 fn try_file_closed(file: File) -> Result<(), Fault> {
     let (_, writes) = file.access()?;
-    if !writes || !file.is_opened()? || actor::is_agent() {
+    if !writes || !file.is_opened()? {
         return Ok(());
     }
     closed(file)
@@ -112,6 +118,9 @@ fn closed(file: File) -> Result<(), Fault> {
     let Some(slot) = filter::file(file, &key)? else {
         return Ok(());
     };
+    if actor::is_silent(slot) {
+        return Ok(());
+    }
     emit::change(&Change {
         slot,
         kind: Kind::Close,
@@ -141,7 +150,7 @@ fn stored(call: Traced) -> i32 {
     if call.has_failed() || actor::is_agent() {
         return 0;
     }
-    finish(try_stored(call.file())) as i32
+    finish(Kind::Write, try_stored(call.file())) as i32
 }
 
 /// Its writer still has it open.

@@ -3,7 +3,7 @@
 use drift_tests::stage::Kind;
 
 /// A way of changing what stands at a declared path.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Technique {
     /// Its function in `evade.py`.
     pub function: &'static str,

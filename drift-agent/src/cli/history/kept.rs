@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     declare::Redact,
-    report::{Redactable, Redactor, Shown},
+    report::{Redactor, Shown},
     store::Store,
 };
 
@@ -59,12 +59,8 @@ pub(super) fn shown(state: &Path, record: &Value) -> String {
         let action = printable(done["action"].as_str().unwrap_or_default()).into_owned();
         match Store::peek_blob(state, &of) {
             Ok(bytes) => {
-                let redactor = Redactor::default();
-                let printed = String::from_utf8_lossy(&bytes);
                 text += &format!("\nPrinted by {action}:\n");
-                for line in printed.lines().take(MOST_LINES) {
-                    text += &format!("  {}\n", redactor.show(&Redactable::of(line)));
-                }
+                text += &lines(&Redactor::default().unified(b"", &bytes));
             }
             Err(error) => {
                 text += &format!("\nWhat {action} has printed is kept no longer: {error}\n");
