@@ -94,7 +94,7 @@ impl Check {
             output,
         } = self;
         if idle {
-            rustix::process::nice(19).context("cannot lower the priority")?;
+            rustix::process::setpriority_process(None, 19).context("cannot lower the priority")?;
         }
         let cache = Cache::of(&policies, cache);
         let kept = cache.declared();

@@ -64,7 +64,7 @@ impl Quiet {
             let name = "drift-scan".to_owned();
             thread::Builder::new().name(name).spawn(move || {
                 // On Linux it is a thread that has a priority, and not its process.
-                if let Err(error) = rustix::process::nice(19) {
+                if let Err(error) = rustix::process::setpriority_process(None, 19) {
                     log::warn!("the periodic scans cannot come last: {error}");
                 }
                 loop {
