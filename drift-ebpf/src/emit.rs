@@ -6,7 +6,7 @@ use aya_ebpf::{
     maps::RingBuf,
 };
 use aya_log_ebpf::debug;
-use drift_common::abi::{Counter, Event, Key, Kind, Level};
+use drift_common::abi::{Counter, Event, Key, Kind, Level, MOUNT_SLOT};
 
 use crate::{
     actor,
@@ -83,6 +83,12 @@ pub fn name(slot: u32, kind: Kind) {
         writers: 0,
         parent_name: 0,
     });
+}
+
+/// Something was mounted, moved or unmounted.
+#[inline(always)]
+pub fn mount() {
+    name(MOUNT_SLOT, Kind::Mount);
 }
 
 /// Raises an object's mark; true when it rose, and so is worth a doorbell. Two CPUs at once may both see it rise, which costs a doorbell and hides nothing.

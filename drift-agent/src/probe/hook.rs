@@ -107,6 +107,9 @@ macro_rules! calls {
 /// The program that is attached only where what io_uring completes can be told.
 pub(super) const URING: &str = "uring_complete";
 
+const MOUNTS: &str = "who mounts something over a declared path";
+const MOUNT_CALLS: &[&str] = &["mount_enter", "call_exit"];
+
 /// Where a program can be attached to the kernel's functions. No program of these is on the way of a system call that changes no file.
 const FUNCTIONS: &[Hook] = &[
     Hook::new(
@@ -244,6 +247,10 @@ const FUNCTIONS: &[Hook] = &[
         "flags changed (chattr)",
     )
     .instead(&["flags_were_set"]),
+    Hook::new("mounted", &[Place::End(Function::Mount)], MOUNTS).instead(MOUNT_CALLS),
+    Hook::new("unmounted", &[Place::End(Function::Umount)], MOUNTS).instead(MOUNT_CALLS),
+    Hook::new("mount_moved", &[Place::End(Function::MoveMount)], MOUNTS).instead(MOUNT_CALLS),
+    Hook::new("root_moved", &[Place::End(Function::PivotRoot)], MOUNTS).instead(MOUNT_CALLS),
 ];
 
 /// What stands in for some of them, on functions too.
@@ -383,7 +390,7 @@ const TRACEPOINTS: &[Hook] = &[
     Hook::new(
         "mount_enter",
         calls!("enter": "mount", "umount", "move_mount", "pivot_root"),
-        "who mounts something over a declared path",
+        MOUNTS,
     ),
     Hook::new(
         "call_exit",

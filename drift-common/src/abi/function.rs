@@ -1,6 +1,17 @@
 //! The kernel's functions that programs of the sensor `btf` are attached to. Their parameters are found by name in the running kernel's BTF: where they
 //! stand differs from 5.10 to 7.3.
 
+/// The function of one system call: a program on it is paid for by those who make this call.
+macro_rules! call {
+    ($call:literal) => {
+        if cfg!(target_arch = "aarch64") {
+            concat!("__arm64_sys_", $call)
+        } else {
+            concat!("__x64_sys_", $call)
+        }
+    };
+}
+
 /// Index into [`Signatures`].
 #[repr(u32)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -28,10 +39,14 @@ pub enum Function {
     VfsRemoveAcl = 20,
     VfsFileattrSet = 21,
     MntDropWriteFile = 22,
+    Mount = 23,
+    Umount = 24,
+    MoveMount = 25,
+    PivotRoot = 26,
 }
 
 impl Function {
-    pub const ALL: [Function; 23] = [
+    pub const ALL: [Function; 27] = [
         Function::VfsOpen,
         Function::FinishOpen,
         Function::SecurityFilePermission,
@@ -55,6 +70,10 @@ impl Function {
         Function::VfsRemoveAcl,
         Function::VfsFileattrSet,
         Function::MntDropWriteFile,
+        Function::Mount,
+        Function::Umount,
+        Function::MoveMount,
+        Function::PivotRoot,
     ];
 
     /// As the kernel names it.
@@ -84,6 +103,10 @@ impl Function {
             Function::VfsRemoveAcl => "vfs_remove_acl",
             Function::VfsFileattrSet => "vfs_fileattr_set",
             Function::MntDropWriteFile => "mnt_drop_write_file",
+            Function::Mount => call!("mount"),
+            Function::Umount => call!("umount"),
+            Function::MoveMount => call!("move_mount"),
+            Function::PivotRoot => call!("pivot_root"),
         }
     }
 
@@ -100,7 +123,7 @@ impl Function {
         )
     }
 
-    /// The parameters that its programs read, one or two.
+    /// The parameters that its programs read, two at most.
     #[must_use]
     pub const fn parameters(self) -> &'static [Parameter] {
         const FILE: Parameter = Parameter::pointer("file", "file");
@@ -118,6 +141,7 @@ impl Function {
             | Function::Fput
             | Function::VfsFallocate
             | Function::MntDropWriteFile => &[FILE],
+            Function::Mount | Function::Umount | Function::MoveMount | Function::PivotRoot => &[],
             Function::SecurityFilePermission => &[FILE, MASK],
             Function::VfsCloneFileRange => &[OUT],
             Function::VfsRename | Function::VfsLink => &[OLD, NEW],

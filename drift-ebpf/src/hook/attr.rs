@@ -133,14 +133,11 @@ fn try_attr_changed(call: Traced) -> Result<(), Fault> {
         return Ok(());
     };
     let valid = attributes(Address::new(call.second()))?;
-    if valid & (ATTR_MODE | ATTR_UID | ATTR_GID | ATTR_SIZE) == 0 {
-        // Nothing but times.
-        emit::stirred(slot, key);
-        return Ok(());
-    }
     let writers = inode.writers()?;
-    // An open that truncates goes on to write.
-    let (kind, level) = if valid & ATTR_OPEN != 0 && writers > 0 {
+    let (kind, level) = if valid & (ATTR_MODE | ATTR_UID | ATTR_GID | ATTR_SIZE) == 0 {
+        (Kind::Times, Level::Done)
+    } else if valid & ATTR_OPEN != 0 && writers > 0 {
+        // An open that truncates goes on to write.
         (Kind::Write, Level::Open)
     } else {
         (Kind::Attr, Level::Done)

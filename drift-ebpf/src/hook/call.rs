@@ -1,12 +1,12 @@
 //! The end of every call that names what it changes: one program for all of them.
 
 use aya_ebpf::{macros::tracepoint, programs::TracePointContext};
-use drift_common::abi::{Kind, Level, MOUNT_SLOT, SWEEP_SLOT};
+use drift_common::abi::{Kind, Level, SWEEP_SLOT};
 
 use crate::{
     actor,
     call::{Call, Named, SOURCE},
-    emit::{self, Change, NO_KEY},
+    emit::{self, Change},
     fault::{Fault, finish},
     kernel::returned,
     path::{self, How},
@@ -22,14 +22,7 @@ pub fn call_exit(ctx: TracePointContext) -> u32 {
         return 0;
     }
     if call.kind as u32 == Kind::Mount as u32 {
-        emit::change(&Change {
-            slot: MOUNT_SLOT,
-            kind: Kind::Mount,
-            level: Level::Done,
-            key: NO_KEY,
-            writers: 0,
-            parent_name: 0,
-        });
+        emit::mount();
         return 0;
     }
     finish(call.kind, try_named(&call.first, call.kind));
