@@ -1,9 +1,11 @@
 //! Where a struct has a member.
 
 use super::{
-    ARRAY, Btf, BtfError, ENUM, ENUM64, FLOAT, INT, MAX_CHAIN, PTR, Result, STRUCT, Type, UNION,
-    u32_at,
+    ARRAY, Btf, BtfError, ENUM, ENUM64, FLOAT, INT, PTR, Result, STRUCT, Type, UNION, u32_at,
 };
+
+/// Nameless structs and unions in one struct. Any kernel has a few dozen; mangled ones hold themselves, twice.
+const MOST_NESTED: usize = 1000;
 
 /// Where a member is, from the start of the outermost struct asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,8 +76,9 @@ impl Btf<'_> {
         let mut found = Member { offset: 0, id };
         for part in path.split('.') {
             let in_type = self.plain(found.id)?;
+            let mut left = MOST_NESTED;
             let inner = self
-                .find(in_type, part.as_bytes(), 0)
+                .find(in_type, part.as_bytes(), &mut left)
                 .map_err(|error| error.named(name, path))?
                 .ok_or_else(|| BtfError::NoMember {
                     name: name.to_owned(),
@@ -93,10 +96,14 @@ impl Btf<'_> {
     }
 
     /// A member by name, looking into nameless structs and unions too.
-    fn find(&self, in_type: &Type, name: &[u8], depth: usize) -> Result<Option<Member>> {
-        if !matches!(in_type.kind, STRUCT | UNION) || depth > MAX_CHAIN {
+    /// `left`: how many of these may still be looked into.
+    fn find(&self, in_type: &Type, name: &[u8], left: &mut usize) -> Result<Option<Member>> {
+        if !matches!(in_type.kind, STRUCT | UNION) {
             return Ok(None);
         }
+        *left = left.checked_sub(1).ok_or(BtfError::Mangled {
+            at: in_type.members,
+        })?;
         for index in 0..in_type.count {
             let at = in_type.members + 12 * index;
             let member_name = self.string(u32_at(self.type_section, at)?)?;
@@ -121,7 +128,7 @@ impl Btf<'_> {
                 }));
             }
             if member_name.is_empty() && width == 0 {
-                let inner = self.find(self.plain(id)?, name, depth + 1)?;
+                let inner = self.find(self.plain(id)?, name, left)?;
                 if let Some(inner) = inner {
                     return Ok(Some(Member {
                         offset: (bits / 8)

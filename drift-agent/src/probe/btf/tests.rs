@@ -286,3 +286,22 @@ fn a_member_that_reaches_beyond_its_struct_is_refused() {
         "member `beyond` of struct `outer` reaches beyond the struct's end"
     );
 }
+
+#[test]
+fn a_struct_that_holds_itself_more_than_once_is_refused_at_once() {
+    // Found by fuzzing: each level doubles the ways down.
+    let mut builder = Builder::new();
+    builder.int(4);
+    builder.composite(
+        STRUCT,
+        "outer",
+        false,
+        &[("", 2, 0), ("", 2, 0), ("x", 1, 0)],
+    );
+    let bytes = builder.bytes(24);
+    let btf = Btf::parse(&bytes).unwrap();
+    assert!(matches!(
+        btf.member("outer", "x", 4),
+        Err(BtfError::Mangled { .. })
+    ));
+}
