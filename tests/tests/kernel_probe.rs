@@ -79,7 +79,14 @@ fn the_report_names_this_kernel_and_every_place_that_it_has() -> Result<()> {
             .filter_map(Value::as_str)
             .collect()
     };
+    // Before 6.0 io_uring does not tell which request it has completed. That is said, and is all that may be.
+    let mut not_seen = Vec::new();
     for hook in hooks {
+        if hook["program"] == "uring_complete" && version < (6, 0) {
+            ensure!(hook["refused"].is_string(), "{hook}");
+            not_seen.push(hook["sees"].clone());
+            continue;
+        }
         ensure!(
             hook["refused"].is_null() && hook["failed"].is_null(),
             "{hook}"
@@ -115,7 +122,7 @@ fn the_report_names_this_kernel_and_every_place_that_it_has() -> Result<()> {
         attached.contains(&"writeback_mark_inode_dirty"),
         "{attached:?}"
     );
-    ensure!(report["not_seen"] == serde_json::json!([]), "{report}");
+    ensure!(report["not_seen"] == Value::Array(not_seen), "{report}");
     Ok(())
 }
 

@@ -30,7 +30,7 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
         return Ok(());
     }
     match Task::current().opened(fd as u32)? {
-        Some(file) => opened(file),
+        Some(file) => opened::<true>(file),
         None => Ok(()),
     }
 }
@@ -52,12 +52,12 @@ fn traced(call: Traced) -> i32 {
     if call.has_failed() {
         return 0;
     }
-    finish(Kind::Open, opened(call.file())) as i32
+    finish(Kind::Open, opened::<false>(call.file())) as i32
 }
 
-/// A process has got a new descriptor of a file.
+/// A process has got a new descriptor of a file. `BY_CALL`: nothing else tells what an open has emptied (`notify_change` does).
 #[inline(always)]
-pub fn opened(file: File) -> Result<(), Fault> {
+pub fn opened<const BY_CALL: bool>(file: File) -> Result<(), Fault> {
     if actor::is_agent() {
         // The agent asks the kernel for the name of an inode by opening it.
         let (_, thread) = actor::ids();
@@ -98,7 +98,7 @@ pub fn opened(file: File) -> Result<(), Fault> {
         emit::load(slot, Kind::Open, key);
         expect_read();
         // O_TRUNC empties a file for who may not write through the descriptor too, and the flag is gone by now.
-        if !writes && inode.size()? == 0 {
+        if BY_CALL && !writes && inode.size()? == 0 {
             emit::emptied(slot, key);
         }
     }

@@ -61,7 +61,7 @@ fn try_complete(ctx: &RawTracePointContext) -> Result<(), Fault> {
         }
         // A file in the ring's own table has no descriptor: its first write tells of it.
         OPENAT | OPENAT2 => match Task::current().file(result)? {
-            Some(file) => open::opened(file),
+            Some(file) => open::opened::<true>(file),
             None => Ok(()),
         },
         CLOSE => {
