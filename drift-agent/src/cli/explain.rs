@@ -58,9 +58,14 @@ struct Explanation {
 impl Explanation {
     /// Adds what people hold healing back with, where this path would be healed.
     fn held(&mut self, state: &Path, declared: &Declared) {
-        let stops = super::pause::known(state);
-        let stop = stops.of(&declared.policy, SystemTime::now());
-        if let Some(stop) = stop.filter(|_| declared.on_drift == Mode::Heal) {
+        if declared.on_drift != Mode::Heal {
+            return;
+        }
+        // That the state folder cannot be read is said among what it is asked for.
+        let Ok(stops) = super::pause::known(state) else {
+            return;
+        };
+        if let Some(stop) = stops.of(&declared.policy, SystemTime::now()) {
             self.text += &format!(
                 "healing is held: {} ({})\n",
                 stop.message,

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     serve::{AskError, Body, Pausing, Request, Resuming, StopStatus, ask},
     stop::{BREAK_GLASS, Files, Stops},
-    store::{DEFAULT_QUOTA, LONGEST_PAUSE, Pause as Kept, Store},
+    store::{DEFAULT_QUOTA, LONGEST_PAUSE, Pause as Kept, Store, StoreError},
     switch::{self, Answer},
 };
 
@@ -177,28 +177,50 @@ fn resume_alone(state: &Path, asked: &Resuming) -> Result<Answer> {
     ))
 }
 
-/// What is in a state folder, as far as it can be read.
-pub(super) fn known(state: &Path) -> Stops {
-    Stops {
+/// What is in a state folder.
+///
+/// # Errors
+/// It cannot be read: then nothing is known of it, the files in it included.
+pub(super) fn known(state: &Path) -> Result<Stops, StoreError> {
+    let pauses = Store::peek_pauses(state)?;
+    Ok(Stops {
         files: Files::of(state, Path::new(BREAK_GLASS)).look(),
-        pauses: Store::peek_pauses(state).unwrap_or_default(),
-    }
+        pauses,
+    })
 }
 
 /// What would hold the next agent, as far as it can be told without one.
-pub(super) fn stops(state: &Path) -> Vec<StopStatus> {
+///
+/// # Errors
+/// As of [`known`].
+pub(super) fn stops(state: &Path) -> Result<Vec<StopStatus>, StoreError> {
     let now = SystemTime::now();
-    let stops = known(state);
+    let stops = known(state)?;
     if let Some(stop) = stops.of_all(now) {
-        return vec![StopStatus::new(None, &stop)];
+        return Ok(vec![StopStatus::new(None, &stop)]);
     }
     let policies = stops.pauses.policies.keys();
-    policies
+    Ok(policies
         .filter_map(|policy| {
             Some(StopStatus::new(
                 Some(policy),
                 &stops.of_policy(policy, now)?,
             ))
         })
-        .collect()
+        .collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn of_a_folder_that_cannot_be_read_nothing_is_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let nothing = known(&dir.path().join("none")).unwrap();
+        assert!(nothing.of_all(SystemTime::now()).is_none());
+        let no_folder = dir.path().join("file");
+        std::fs::write(&no_folder, "").unwrap();
+        assert!(known(&no_folder).is_err() && stops(&no_folder).is_err());
+    }
 }

@@ -80,6 +80,11 @@ fn without_agent(state: &Path) -> Status {
         reasons.push(Reason::new(error.reason(), &message));
         Known::default()
     });
+    let stops = super::pause::stops(state).unwrap_or_else(|error| {
+        let message = format!("what holds healing cannot be told: {error}");
+        reasons.push(Reason::new(error.reason(), &message));
+        Vec::new()
+    });
     let mut last_good = known.last_good;
     let policies = known
         .active
@@ -103,7 +108,7 @@ fn without_agent(state: &Path) -> Status {
         records_lost: None,
         last_full_scan: None,
         full_scan_running_s: None,
-        stops: super::pause::stops(state),
+        stops,
         policies: policies.collect(),
         store: None,
     }

@@ -19,7 +19,9 @@ use drift_common::escape;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::{OFlags, fcntl_setfl},
-    process::{Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open},
+    process::{
+        Pid, PidfdFlags, Signal, kill_process, kill_process_group, pidfd_open, pidfd_send_signal,
+    },
 };
 
 use super::{MOST_OUTPUT, ReloadError};
@@ -42,6 +44,12 @@ const AFTERWARDS: Duration = Duration::from_millis(200);
 /// How a program has ended.
 pub(super) enum Ended {
     Status(ExitStatus),
+    TimedOut,
+}
+
+/// Why nobody waits for a program any longer.
+enum Over {
+    Ended,
     TimedOut,
 }
 
@@ -117,10 +125,17 @@ pub(super) fn run(
         mark,
         reader,
     };
-    let ended = running.wait(until, output);
+    let over = running.wait(until, output);
+    // Only then is it reaped: until it is, no other process can have its number, or that of its group.
     running.kill();
+    let status = running.child.wait();
     running.drain(output);
-    ended
+    match over? {
+        Over::Ended => Ok(Ended::Status(
+            status.map_err(ReloadError::io("wait for it"))?,
+        )),
+        Over::TimedOut => Ok(Ended::TimedOut),
+    }
 }
 
 struct Running {
@@ -131,7 +146,8 @@ struct Running {
 }
 
 impl Running {
-    fn wait(&mut self, until: Instant, output: &mut Vec<u8>) -> Result<Ended, ReloadError> {
+    /// Until it has ended, or its time is up. It is not reaped.
+    fn wait(&mut self, until: Instant, output: &mut Vec<u8>) -> Result<Over, ReloadError> {
         let pidfd = self
             .pid()
             .ok_or(rustix::io::Errno::SRCH)
@@ -141,13 +157,12 @@ impl Running {
         loop {
             let left = until.saturating_duration_since(Instant::now());
             if left.is_zero() {
-                return Ok(Ended::TimedOut);
+                return Ok(Over::TimedOut);
             }
             let (said, over) = wait(&pidfd, is_open.then_some(&self.reader), left)
                 .map_err(|error| ReloadError::io("wait for it")(error.into()))?;
             if over {
-                let status = self.child.wait().map_err(ReloadError::io("wait for it"))?;
-                return Ok(Ended::Status(status));
+                return Ok(Over::Ended);
             }
             if said {
                 is_open = self.read(output);
@@ -185,8 +200,6 @@ impl Running {
             cgroup.kill();
         }
         kill_marked(&self.mark);
-        // It is gone, or was just killed.
-        let _ended = self.child.wait();
     }
 
     /// The rest of its output: who wrote it is gone.
@@ -209,16 +222,20 @@ fn kill_marked(mark: &str) {
     for _ in 0..PASSES {
         let pids = fs::read_dir("/proc").into_iter().flatten().flatten();
         let pids = pids.filter_map(|entry| entry.file_name().to_str()?.parse::<i32>().ok());
-        let is_marked = |pid: &i32| {
-            let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            let mut variables = environment.split(|byte| *byte == 0);
-            variables.any(|variable| variable == wanted.as_bytes())
-        };
         let mut is_over = true;
-        for pid in pids.filter(is_marked).filter_map(Pid::from_raw) {
-            is_over = false;
-            // It may be gone.
-            let _gone = kill_process(pid, Signal::KILL);
+        for pid in pids.filter_map(Pid::from_raw) {
+            // Taken hold of before it is looked at: its number may be another's by then.
+            let Ok(process) = pidfd_open(pid, PidfdFlags::empty()) else {
+                continue;
+            };
+            let environment = fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero()));
+            let environment = environment.unwrap_or_default();
+            let mut variables = environment.split(|byte| *byte == 0);
+            if variables.any(|variable| variable == wanted.as_bytes()) {
+                is_over = false;
+                // It may be gone.
+                let _gone = pidfd_send_signal(&process, Signal::KILL);
+            }
         }
         if is_over {
             return;

@@ -1,7 +1,8 @@
 //! Where a struct has a member.
 
 use super::{
-    ARRAY, Btf, BtfError, ENUM, ENUM64, FLOAT, INT, PTR, Result, STRUCT, Type, UNION, u32_at,
+    ARRAY, Btf, BtfError, ENUM, ENUM64, FLOAT, INT, MAX_CHAIN, PTR, Result, STRUCT, Type, UNION,
+    u32_at,
 };
 
 /// Nameless structs and unions in one struct. Any kernel has a few dozen; mangled ones hold themselves, twice.
@@ -78,7 +79,7 @@ impl Btf<'_> {
             let in_type = self.plain(found.id)?;
             let mut left = MOST_NESTED;
             let inner = self
-                .find(in_type, part.as_bytes(), &mut left)
+                .find(in_type, part.as_bytes(), MAX_CHAIN, &mut left)
                 .map_err(|error| error.named(name, path))?
                 .ok_or_else(|| BtfError::NoMember {
                     name: name.to_owned(),
@@ -96,14 +97,23 @@ impl Btf<'_> {
     }
 
     /// A member by name, looking into nameless structs and unions too.
-    /// `left`: how many of these may still be looked into.
-    fn find(&self, in_type: &Type, name: &[u8], left: &mut usize) -> Result<Option<Member>> {
+    /// `deeper`: how far down these may still go; `left`: how many of them may still be looked into.
+    fn find(
+        &self,
+        in_type: &Type,
+        name: &[u8],
+        deeper: usize,
+        left: &mut usize,
+    ) -> Result<Option<Member>> {
         if !matches!(in_type.kind, STRUCT | UNION) {
             return Ok(None);
         }
-        *left = left.checked_sub(1).ok_or(BtfError::Mangled {
-            at: in_type.members,
-        })?;
+        let (Some(deeper), Some(others)) = (deeper.checked_sub(1), left.checked_sub(1)) else {
+            return Err(BtfError::Mangled {
+                at: in_type.members,
+            });
+        };
+        *left = others;
         for index in 0..in_type.count {
             let at = in_type.members + 12 * index;
             let member_name = self.string(u32_at(self.type_section, at)?)?;
@@ -128,7 +138,7 @@ impl Btf<'_> {
                 }));
             }
             if member_name.is_empty() && width == 0 {
-                let inner = self.find(self.plain(id)?, name, left)?;
+                let inner = self.find(self.plain(id)?, name, deeper, left)?;
                 if let Some(inner) = inner {
                     return Ok(Some(Member {
                         offset: (bits / 8)
