@@ -86,8 +86,9 @@ impl Pipeline {
             let heard = later.heard.as_ref();
             heard.is_some_and(|heard| heard.kind != Kind::Write || heard.event.tgid != 0)
         });
-        if let Some(later) = state.why.take_if(|_| rung) {
-            why = why.join(later);
+        let later = state.why.take_if(|_| rung);
+        if let Some(later) = &later {
+            why = why.join(later.clone());
         }
         if (looked.overtaken || rung) && state.overtaken < MOST_OVERTAKEN {
             state.overtaken += 1;
@@ -97,6 +98,10 @@ impl Pipeline {
                 self.queue(index, true);
             }
             return Ok(());
+        }
+        // It was overtaken too often to wait any longer: what has rung since has a look of its own, after this verdict.
+        if later.is_some() {
+            state.why = later;
         }
         let drifts = looked.drifts.clone();
         let open = state.settle.found_open(looked.observed.writers, now);
