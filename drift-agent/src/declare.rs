@@ -12,6 +12,7 @@ mod beside;
 mod changed;
 mod content;
 mod folder;
+mod node;
 mod rejected;
 mod resolve;
 mod resolved;
@@ -264,6 +265,7 @@ pub fn look_beside(
             folder,
             problems,
             basis,
+            Some(host_root),
             validate,
             |folder, lineages, basis, problems| {
                 Resolve::new(folder, host_root, Keep::Bytes, basis, problems)
@@ -299,6 +301,7 @@ pub fn load_digests(
             folder,
             problems,
             basis,
+            Some(host_root),
             unheld,
             |folder, lineages, basis, problems| {
                 Resolve::new(folder, host_root, Keep::Digests, basis, problems)
@@ -329,9 +332,15 @@ pub fn lineages(folder: &Path, holds: &Holds) -> Result<Vec<Lineage>, Rejected> 
         let mut problems = Problems::default();
         let folder = folder::read(basis, &mut problems)?;
         let validate = |documents, problems: &mut _| policy::lineages(documents, holds, problems);
-        attempt(folder, problems, basis, validate, |_, lineages, _, _| {
-            lineages
-        })
+        let host = Some(Path::new("/"));
+        attempt(
+            folder,
+            problems,
+            basis,
+            host,
+            validate,
+            |_, lineages, _, _| lineages,
+        )
     });
     lineages.0
 }
@@ -367,6 +376,7 @@ pub fn identify(folder: &Path) -> Result<Vec<Identified>, Rejected> {
             folder,
             problems,
             basis,
+            None,
             unheld,
             |folder, lineages, basis, problems| {
                 Resolve::new(folder, Path::new("/"), Keep::Bytes, basis, problems)
@@ -400,22 +410,28 @@ fn settled<T>(
     }
 }
 
-/// Makes of the folder's policies that are valid what `resolve` does.
+/// Makes of the folder's policies that are valid what `resolve` does; of those that are for the host whose root is `host_root`, if it is about a host.
 fn attempt<T>(
     mut folder: Folder,
     mut problems: Problems,
     basis: &mut Basis,
+    host_root: Option<&Path>,
     validate: impl FnOnce(Vec<Document>, &mut Problems) -> Option<Vec<Lineage>>,
     resolve: impl FnOnce(&Folder, Vec<Lineage>, &mut Basis, &mut Problems) -> T,
 ) -> Result<T, Rejected> {
     let sources = folder.sources(&mut problems);
-    let documents = parse(&sources, &mut problems);
+    let mut documents = parse(&sources, &mut problems);
     drop(sources);
     if documents.is_empty() && problems.is_empty() {
         return Err(Rejected::NoPolicies {
             folder: basis.folder().to_owned(),
             files: folder.files,
         });
+    }
+    if let Some(host_root) = host_root
+        && documents.iter().any(node::matters)
+    {
+        documents = policy::assigned(documents, &node::of_host(host_root, basis));
     }
     validate(documents, &mut problems)
         .and_then(|lineages| {

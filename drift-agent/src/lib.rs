@@ -7,6 +7,8 @@ pub mod kept;
 
 pub mod declare;
 
+pub mod cluster;
+
 pub mod store;
 
 pub mod probe;

@@ -2,7 +2,7 @@
 
 use std::{path::PathBuf, time::Duration};
 
-use crate::{declare::Mode, probe, report::Output};
+use crate::{cluster::Source, declare::Mode, probe, report::Output};
 
 /// How changes are seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +37,8 @@ pub struct Unwanted;
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub policies: PathBuf,
+    /// Where the policies in that folder come from; `None`: whoever writes to it.
+    pub source: Option<Source>,
     pub state: PathBuf,
     /// Where declared paths begin.
     pub host_root: PathBuf,

@@ -24,9 +24,11 @@
 //!   activeVersion: 1.2.0
 //!   mode: heal                         # observe is the default
 //!   guard: {backoff: {first: 2s, factor: 3, cap: 300s}}   # optional, these are the defaults
+//!   nodeSelector: {role: web}          # optional: only nodes with these labels
+//!   rollout: {canary: {version: 1.3.0, weight: 10}}       # optional: another version on ten in a hundred of them
 //! ```
 //!
-//! The way is [`Source`] -> [`parse()`] -> [`Document`]s -> [`validate()`] -> [`Lineage`]s. Both collect [`Problems`] instead of stopping at the
+//! The way is [`Source`] -> [`parse()`] -> [`Document`]s -> [`assigned()`] to a node -> [`validate()`] -> [`Lineage`]s. Both collect [`Problems`] instead of stopping at the
 //! first. Nothing here reads a file or a clock.
 //!
 //! * A file mode is always octal, with or without quotes, as `chmod` takes it: `"0644"`, `0644`, `644` and `0o644` are the same. (With
@@ -51,6 +53,8 @@ mod problem;
 mod reload;
 mod render;
 mod requirement;
+mod resource;
+mod rollout;
 mod schema;
 mod shape;
 mod source;
@@ -81,6 +85,8 @@ pub use problem::{Problem, Problems};
 pub use reload::{AfterHeal, Endpoint, Method, Signal, Whom};
 pub use render::render;
 pub use requirement::{Dependency, Environment, Variable};
+pub use resource::definitions;
+pub use rollout::{Node, NodeSelector, Rollout, Share, assign, assigned};
 pub use schema::schema;
 pub use source::{MAX_FILE, Place, Position, Source, Spanned};
 pub use suggest::closest;
@@ -103,6 +109,10 @@ pub struct Policy {
     pub on_remove: OnRemove,
     pub guard: Guard,
     pub evidence: Evidence,
+    /// The nodes that it is for; empty: all.
+    pub node_selector: NodeSelector,
+    /// `None`: all nodes have the `activeVersion`.
+    pub rollout: Option<Rollout>,
 }
 
 /// One document of a policy file.

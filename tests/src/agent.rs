@@ -101,27 +101,33 @@ impl Agent {
     /// # Errors
     /// It ends, or is not ready in time: with all it said.
     pub fn start(scene: &Scene, arguments: &[&str]) -> Result<Agent> {
+        let mut command = Command::new(program());
+        command.arg("run").arg("--policies").arg(scene.policies());
+        if let Some(sensor) = env::var_os("DRIFT_TEST_SENSOR")
+            && !arguments.contains(&"--sensor")
+        {
+            command.arg("--sensor").arg(sensor);
+        }
+        command.args(arguments);
+        Agent::start_as(command, scene)
+    }
+
+    /// Starts `command`, an agent without its folders, and waits until it is ready.
+    ///
+    /// # Errors
+    /// As [`Agent::start`].
+    pub fn start_as(mut command: Command, scene: &Scene) -> Result<Agent> {
         let ready = scene.root().join("ready");
         if let Err(error) = fs::remove_file(&ready)
             && error.kind() != std::io::ErrorKind::NotFound
         {
             return Err(error.into());
         }
-        let mut command = Command::new(program());
         command
-            .arg("run")
-            .arg("--policies")
-            .arg(scene.policies())
             .arg("--state")
             .arg(scene.root().join("state"))
             .args(["-o", "jsonl", "--ready-file"])
-            .arg(&ready)
-            .args(arguments);
-        if let Some(sensor) = env::var_os("DRIFT_TEST_SENSOR")
-            && !arguments.contains(&"--sensor")
-        {
-            command.arg("--sensor").arg(sensor);
-        }
+            .arg(&ready);
         let mut agent = Agent::spawn(command)?;
         let started = wait::until(SOON, || {
             if ready.exists() {

@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Result, bail};
 
-use crate::{build, demo, machine, setup, step::Step, test, tidy, workspace::Workspace};
+use crate::{build, demo, generate, machine, setup, step::Step, test, tidy, workspace::Workspace};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -31,6 +31,8 @@ enum Check {
     Fmt,
     /// Documents, names and tree fit together.
     Tidy,
+    /// What is made from the code is as it would be made now.
+    Generated,
     /// The kernel programs can be built: what that needs is there, or is installed now.
     Probes,
     /// Licences, sources and duplicates of the dependencies are as deny.toml has them.
@@ -46,9 +48,10 @@ enum Check {
 }
 
 impl Check {
-    const ALL: [Check; 8] = [
+    const ALL: [Check; 9] = [
         Check::Fmt,
         Check::Tidy,
+        Check::Generated,
         Check::Probes,
         Check::Deny,
         Check::Clippy,
@@ -61,6 +64,7 @@ impl Check {
         match self {
             Check::Fmt => "fmt",
             Check::Tidy => "tidy",
+            Check::Generated => "generated",
             Check::Probes => "probes",
             Check::Deny => "deny",
             Check::Clippy => "clippy",
@@ -78,6 +82,7 @@ impl Check {
                 .hint("Type `cargo fmt --all`.")
                 .run(),
             Check::Tidy => tidy::run(&tidy::Args {}),
+            Check::Generated => generate::check(workspace),
             Check::Probes => build::probes(workspace, &setup::ensure(workspace)?).map(drop),
             Check::Deny => deny(workspace),
             Check::Clippy => cargo("lint the host crates")

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use crate::{machine, step::Step};
+use crate::{go, machine, step::Step};
 
 const VERSION: &str = "0.161.0";
 
@@ -37,7 +37,7 @@ pub(crate) fn ensure(tools: &Path) -> Result<Result<PathBuf, String>> {
     if machine::is_executable(&kept) {
         return Ok(Ok(kept));
     }
-    if machine::which("go").is_none() {
+    if !go::is_here() {
         return Ok(Err(
             "the OpenTelemetry Collector is built with Go, which is not on the PATH".to_owned(),
         ));
@@ -58,18 +58,15 @@ fn build(tools: &Path, kept: &Path) -> Result<()> {
     let config = scratch.path().join("manifest.yaml");
     fs::write(&config, manifest(&output))
         .with_context(|| format!("writing {}", config.display()))?;
-    Step::new(
-        format!("build the OpenTelemetry Collector {VERSION} (once; 80 s)"),
-        "go",
-    )
+    go::step(format!(
+        "build the OpenTelemetry Collector {VERSION} (once; 80 s)"
+    ))
     .arg("run")
     .arg(format!(
         "go.opentelemetry.io/collector/cmd/builder@v{VERSION}"
     ))
     .arg("--config")
     .arg(&config)
-    .env("CGO_ENABLED", "0")
-    .env("GOFLAGS", goflags(std::env::var("GOFLAGS").ok().as_deref()))
     .current_dir(scratch.path()) // no go.mod of anybody's
     .run()?;
     let version = Step::new(
@@ -89,16 +86,6 @@ fn build(tools: &Path, kept: &Path) -> Result<()> {
     fs::create_dir_all(place).with_context(|| format!("making {}", place.display()))?;
     fs::rename(output.join("otelcol"), kept)
         .with_context(|| format!("keeping it as {}", kept.display()))
-}
-
-/// The person's own flags; and no question to a version control system, for the cache folder may lie in somebody's repository.
-fn goflags(own: Option<&str>) -> String {
-    const NO_VCS: &str = "-buildvcs=false";
-    match own {
-        Some(own) if own.contains(NO_VCS) => own.to_owned(),
-        Some(own) => format!("{own} {NO_VCS}").trim().to_owned(),
-        None => NO_VCS.to_owned(),
-    }
 }
 
 #[cfg(test)]

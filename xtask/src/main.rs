@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod apt;
+mod go;
 mod interrupt;
 mod machine;
 mod shell;
@@ -14,6 +15,8 @@ mod build;
 mod ci;
 mod collector;
 mod demo;
+mod generate;
+mod kube;
 mod setup;
 mod sweep;
 mod test;
@@ -30,6 +33,7 @@ Examples:
   cargo xtask build --release   the one binary, kernel programs inside: target/release/drift-agent
   cargo xtask test              every test this machine can run, and what was skipped and why
   cargo xtask vmtest            the kernel tier of the tests in other kernels, in QEMU
+  cargo xtask kube up           a real Kubernetes on this machine, in seconds
   cargo xtask setup --check     what building the kernel programs still needs here";
 
 /// drift's own commands.
@@ -51,7 +55,9 @@ enum Command {
     Test(test::Args),
     Sweep(sweep::Args),
     Vmtest(vmtest::Args),
+    Kube(kube::Args),
     Bench(bench::Args),
+    Generate(generate::Args),
     Tidy(tidy::Args),
     Ci(ci::Args),
 }
@@ -66,7 +72,9 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Vmtest(args) => vmtest::run(&args),
+        Command::Kube(args) => kube::run(&args),
         Command::Bench(args) => bench::run(&args),
+        Command::Generate(args) => generate::run(&args),
         Command::Tidy(args) => tidy::run(&args),
         Command::Ci(args) => ci::run(&args),
     };

@@ -13,7 +13,7 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use crate::{
-    apt, build, collector, machine, setup,
+    apt, build, collector, kube, machine, setup,
     step::{Step, ended},
     vmtest,
     workspace::{Profile, Workspace},
@@ -36,6 +36,8 @@ What the tests find in their environment:
   DRIFT_AGENT            the built agent
   DRIFT_OTELCOL          the OpenTelemetry Collector
   DRIFT_OTELCOL_MISSING  why there is none
+  DRIFT_KUBE             the folder of a cluster that is up while the tests run
+  DRIFT_KUBE_MISSING     why there is none
   DRIFT_SKIPS            a file: a test that cannot run here appends a line to it and returns,
                            SKIPPED <test name>: <reason>
                          A reason that begins with `not installed: <program>` is a defect where CI
@@ -118,7 +120,14 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if args.release {
         step = step.arg("--release");
     }
+    let cluster = cluster(&workspace);
+    step = match &cluster {
+        Ok((_, folder)) => step.env("DRIFT_KUBE", folder),
+        Err(reason) => step.env("DRIFT_KUBE_MISSING", reason),
+    };
     let (counts, failure) = run_and_count(step.args(&args.args))?;
+
+    drop(cluster);
 
     let mut skips = read_skips(&skips)?;
     let mut counts = counts.without(skips.len());
@@ -194,6 +203,16 @@ fn collector(workspace: &Workspace) -> Result<Result<std::path::PathBuf, String>
             ))
         }
     }
+}
+
+/// A control plane, where that takes seconds: its programs are not built for this, which takes minutes (`cargo xtask kube test` does).
+fn cluster(workspace: &Workspace) -> Result<(kube::Cluster, std::path::PathBuf), String> {
+    if !kube::Cluster::is_built(workspace) {
+        return Err("the cluster's programs are not built: `cargo xtask kube test` builds them, once (4 minutes)".to_owned());
+    }
+    let cluster = kube::Cluster::up(workspace, 0).map_err(|error| format!("{error:#}"))??;
+    let folder = cluster.folder().ok_or("it has ended")?;
+    Ok((cluster, folder))
 }
 
 /// Passes the tests' output on as it comes, and adds up their closing lines.

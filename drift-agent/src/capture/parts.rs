@@ -7,8 +7,8 @@ use std::{ops::Add, sync::Arc};
 
 use drift_common::{
     policy::{
-        Document, Evidence, Guard, MAX_FILE, MAX_NODES, Mode, OnRemove, Policy, PolicyVersion,
-        Source, Spanned, is_name, render,
+        Document, Evidence, Guard, MAX_FILE, MAX_NODES, Mode, NodeSelector, OnRemove, Policy,
+        PolicyVersion, Source, Spanned, is_name, render,
     },
     yaml::{Event, Events},
 };
@@ -132,6 +132,8 @@ fn documents(entries: Vec<Entry>, title: &Title, at: &Arc<Source>) -> [Document;
         on_remove: OnRemove::default(),
         guard: Guard::default(),
         evidence: Evidence::default(),
+        node_selector: NodeSelector::new(),
+        rollout: None,
     };
     [
         Document::Policy(policy),

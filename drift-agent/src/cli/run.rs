@@ -21,6 +21,7 @@ use super::{
     state::StateFolder,
 };
 use crate::{
+    cluster,
     declare::{self, Basis, Mode, Rejected, Snapshot},
     heal,
     kept::Unusable,
@@ -42,9 +43,18 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Run {
+    /// Where the policies are: in the folder that --policies names, or custom resources of the cluster that this node is in.
+    #[arg(long, value_enum, default_value_t = SourceArg::Files)]
+    source: SourceArg,
     /// Folder of policy files (*.yaml, *.yml).
-    #[arg(long, value_name = "DIR")]
-    policies: PathBuf,
+    #[arg(long, value_name = "DIR", required_if_eq("source", "files"), conflicts_with_all = ["kubeconfig", "node_name"])]
+    policies: Option<PathBuf>,
+    /// How the API server is reached [default: as a pod is told].
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+    /// The name of this node in the cluster [default: NODE_NAME, else this machine's name].
+    #[arg(long, value_name = "NAME")]
+    node_name: Option<String>,
     #[command(flatten)]
     state: StateFolder,
     #[command(flatten)]
@@ -98,11 +108,20 @@ const EXAMPLES: &str = "\
 Examples:
   sudo drift-agent run --policies policies
   sudo drift-agent run --policies policies --mode heal
+  sudo drift-agent run --source crd --kubeconfig admin.conf --node-name web-7
   drift-agent run --policies policies --sensor scan --scan-interval 5s -o jsonl
   sudo drift-agent run --policies policies --scan-interval 1h --scan-idle --scan-rate 2000";
 
 /// Requests that wait for the pipeline.
 const REQUESTS: usize = 8;
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SourceArg {
+    /// The policy folder.
+    Files,
+    /// Policy and PolicyVersion resources.
+    Crd,
+}
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum ModeArg {
@@ -135,7 +154,10 @@ impl Run {
     pub fn run(self) -> Result<()> {
         // Taken apart so that no flag is left unused.
         let Run {
+            source,
             policies,
+            kubeconfig,
+            node_name,
             state,
             root,
             mode,
@@ -153,9 +175,22 @@ impl Run {
             ready_file,
             debug_probes,
         } = self;
+        let state = state.path()?;
+        let (policies, source) = match (source, policies) {
+            (SourceArg::Crd, _) => {
+                let node = node_name
+                    .or_else(|| std::env::var("NODE_NAME").ok())
+                    .unwrap_or_else(super::node);
+                let source = cluster::Source { kubeconfig, node };
+                (cluster::policies(&state), Some(source))
+            }
+            (SourceArg::Files, Some(policies)) => (policies, None),
+            (SourceArg::Files, None) => bail!("name the policy folder with --policies DIR"),
+        };
         let settings = Settings {
             policies,
-            state: state.path()?,
+            source,
+            state,
             host_root: root.host_root.clone(),
             mode: mode.map(|mode| match mode {
                 ModeArg::Observe => Mode::Observe,
@@ -196,6 +231,18 @@ fn start(settings: Settings, host: Host) -> Result<()> {
         eprintln!("{note}.");
     }
     let host = mind_places(host, &settings)?;
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .max_blocking_threads(32)
+        .thread_name("drift")
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    if let Some(source) = settings.source.clone() {
+        runtime
+            .block_on(cluster::follow(source, &settings.state))
+            .context("cannot keep what the cluster says")?;
+    }
     let recovered = recover(&host, &store);
     let (outcome, basis, waits) = look(&host, &store, &settings);
     let (snapshot, rejected) = match outcome {
@@ -206,13 +253,6 @@ fn start(settings: Settings, host: Host) -> Result<()> {
     if recovered {
         pipeline::remove_leftovers(&host, &snapshot.files);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
-        .max_blocking_threads(32)
-        .thread_name("drift")
-        .enable_all()
-        .build()
-        .context("cannot start the runtime")?;
     runtime.block_on(async {
         let mut reporter = Reporter::new(settings.output, &super::node(), otlp.as_ref())?;
         if let Err(error) = reporter.keep_history(&settings.state, Bounds::default()) {

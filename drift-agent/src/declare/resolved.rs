@@ -44,6 +44,7 @@ impl<'p> Kept<'p> {
         // Another version of this program may understand the same in another way.
         field(env!("CARGO_PKG_VERSION").as_bytes());
         field(host_root.as_os_str().as_bytes());
+        field(rustix::system::uname().nodename().to_bytes()); // policies may be for nodes of one name
         for (name, text) in texts {
             field(name.as_os_str().as_bytes());
             field(text);

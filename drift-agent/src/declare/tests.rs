@@ -181,7 +181,7 @@ fn problems_are_counted_by_file() {
    |
  4 | spec: {activeVersion: 1.2.0, modde: heal}
    |                              ^^^^^
-   = allowed here: activeVersion, mode, onRemove, guard, evidence
+   = allowed here: activeVersion, mode, onRemove, guard, evidence, nodeSelector, rollout
 1 problem in 1 of 3 files.",
     );
     let why = place.load().expect_err("refused");
@@ -507,4 +507,78 @@ fn half_of_one_state_and_half_of_another_is_never_taken() {
             }
         }
     });
+}
+
+/// Two policies of the same path, for two kinds of nodes, and a rollout to all.
+#[test]
+fn a_host_has_what_is_for_it() {
+    let name = rustix::system::uname()
+        .nodename()
+        .to_string_lossy()
+        .to_lowercase();
+    let policy = |name: &str, selector: &str, rollout: &str| {
+        format!(
+            "apiVersion: configdrift.io/v1alpha1\nkind: Policy\nmetadata: {{name: {name}}}\nspec: {{activeVersion: 1.0.0, nodeSelector: {selector}{rollout}}}\n---\n"
+        )
+    };
+    let version = |name: &str, version: &str| {
+        format!(
+            "apiVersion: configdrift.io/v1alpha1\nkind: PolicyVersion\nmetadata: {{name: {name}-{version}}}\n\
+             spec: {{policy: {name}, version: {version}, files: [{{path: /etc/x, content: {{inline: {name}-{version}}}}}]}}\n---\n"
+        )
+    };
+    let place = Place::new();
+    let selector = format!("{{kubernetes.io/hostname: \"{name}\"}}");
+    let canary = |weight: u32| {
+        let rollout = format!(", rollout: {{canary: {{version: 2.0.0, weight: {weight}}}}}");
+        place.write(
+            "policies/p.yaml",
+            policy("mine", &selector, &rollout)
+                + &policy("others", "{kubernetes.io/hostname: no.such}", "")
+                + &version("mine", "1.0.0")
+                + &version("mine", "2.0.0")
+                + &version("others", "1.0.0"),
+        );
+    };
+    let active = || {
+        let snapshot = place.loaded();
+        let policies = snapshot.policies.iter();
+        policies
+            .map(|policy| format!("{} {}", policy.name, policy.version))
+            .collect::<Vec<_>>()
+    };
+    canary(100);
+    assert_eq!(active(), ["mine 2.0.0"]);
+    canary(0);
+    assert_eq!(active(), ["mine 1.0.0"]);
+    // The machine's own number says where it stands. (Of this one: see the places in drift-common's tests.)
+    place.write("root/etc/machine-id", "6a1c0e58000040008000000000000000\n");
+    let least = (0..=100).find(|weight| {
+        canary(*weight);
+        active() == ["mine 2.0.0"]
+    });
+    place.write("root/etc/machine-id", "6a1c0e58000040008000000000000001\n");
+    let other = (0..=100).find(|weight| {
+        canary(*weight);
+        active() == ["mine 2.0.0"]
+    });
+    assert_ne!(least, other);
+    let (_, basis) = look(&place.policies(), &place.root(), None, &Holds::new());
+    assert!(basis.files().any(|file| file.ends_with("etc/machine-id")));
+    // On any machine it can be said that all of it is right.
+    assert!(identify(&place.policies()).is_ok());
+}
+
+#[test]
+fn a_policy_for_all_asks_for_no_machine_id() {
+    let place = Place::new();
+    place.write(
+        "policies/p.yaml",
+        "apiVersion: configdrift.io/v1alpha1\nkind: Policy\nmetadata: {name: p}\nspec: {activeVersion: 1.0.0}\n---\n\
+         apiVersion: configdrift.io/v1alpha1\nkind: PolicyVersion\nmetadata: {name: p-1.0.0}\nspec: {policy: p, version: 1.0.0}\n",
+    );
+    place.write("root/etc/machine-id", "6a1c0e58000040008000000000000000\n");
+    let (outcome, basis) = look(&place.policies(), &place.root(), None, &Holds::new());
+    assert!(outcome.is_ok());
+    assert!(!basis.files().any(|file| file.ends_with("etc/machine-id")));
 }

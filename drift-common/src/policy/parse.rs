@@ -6,6 +6,7 @@ mod content;
 mod policy;
 mod reload;
 mod requirement;
+mod rollout;
 mod scalar;
 mod target;
 mod through;

@@ -18,7 +18,7 @@ const WIDTH: usize = 100;
 ///    |
 ///  7 |   modde: heal
 ///    |   ^^^^^
-///    = allowed here: activeVersion, mode, onRemove, guard, evidence
+///    = allowed here: activeVersion, mode, onRemove, guard, evidence, nodeSelector, rollout
 /// ```
 ///
 /// without a new line at the end: for the people of this node only, since the line shown may hold a secret. What leaves the node is

@@ -52,6 +52,8 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         on_remove,
         guard,
         evidence,
+        node_selector,
+        rollout,
     } = policy;
     let Guard {
         backoff,
@@ -81,7 +83,14 @@ fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {
         writeln!(f, "      within: {}", duration(fight.within))?;
         writeln!(f, "      hold: {}", duration(fight.hold))?;
     }
-    items(f, "    windows", windows.iter().map(flow::window).collect())
+    items(f, "    windows", windows.iter().map(flow::window).collect())?;
+    if !node_selector.is_empty() {
+        writeln!(f, "  nodeSelector: {}", flow::selector(node_selector))?;
+    }
+    if let Some(rollout) = rollout {
+        writeln!(f, "  rollout: {}", flow::rollout(rollout))?;
+    }
+    Ok(())
 }
 
 fn render_version(f: &mut impl Write, version: &PolicyVersion) -> fmt::Result {

@@ -84,27 +84,51 @@ fn property(field: &Field) -> Json {
 
 fn value(value: &Value) -> Json {
     match value {
-        Value::Text("") => json!({"type": "string"}),
-        Value::Text(pattern) => json!({"type": "string", "pattern": pattern}),
-        // A pattern binds texts only.
-        Value::Scalar("") => json!({"type": ["string", "number", "boolean"]}),
-        Value::Scalar(pattern) => json!({"type": ["string", "number"], "pattern": pattern}),
+        Value::Text(pattern, most) => text(pattern, *most),
+        // A pattern and a length bind texts only.
+        Value::Digits(pattern, most) => {
+            let mut text = text(pattern, *most);
+            text["type"] = json!(["string", "number", "boolean"]);
+            text
+        }
+        Value::Scalar(pattern, longest, least, most) => {
+            let mut text = text(pattern, *longest);
+            text["type"] = json!(["string", "integer"]);
+            text["minimum"] = json!(least);
+            text["maximum"] = json!(most);
+            text
+        }
+        Value::Duration => text(DURATION, MAX_DURATION),
         Value::Number(least, most) => {
             json!({"type": "integer", "minimum": least, "maximum": most})
         }
         Value::Flag => json!({"type": "boolean"}),
         Value::True => json!({"const": true}),
         Value::Words(words) => json!({"enum": words()}),
-        Value::List(item) => json!({"type": "array", "items": self::value(item)}),
-        Value::OneOrList(item) => {
+        Value::List(item, least, most) => {
+            json!({"type": "array", "items": self::value(item), "minItems": least, "maxItems": most})
+        }
+        Value::OneOrList(item, most) => {
             let item = self::value(item);
-            json!({"oneOf": [item, {"type": "array", "items": item}]})
+            json!({"oneOf": [item, {"type": "array", "items": item, "maxItems": most}]})
         }
         Value::Map(shape) => map(shape),
-        Value::Entries(value) => {
-            json!({"type": "object", "additionalProperties": self::value(value)})
+        Value::Entries(value, most) => {
+            json!({"type": "object", "additionalProperties": self::value(value), "maxProperties": most})
         }
-        Value::TextOr(shape) => json!({"oneOf": [{"type": "string"}, map(shape)]}),
+        Value::TextOr(shape, most) => json!({"oneOf": [text("", *most), map(shape)]}),
         Value::WordOr(word, shape) => json!({"oneOf": [{"const": word}, map(shape)]}),
     }
+}
+
+/// Numbers with units in the order they may come in; at least one.
+pub(super) const DURATION: &str =
+    r"^(\d+h(\d+m)?(\d+s)?(\d+ms)?|\d+m(\d+s)?(\d+ms)?|\d+s(\d+ms)?|\d+ms)$";
+pub(super) const MAX_DURATION: u32 = 24;
+
+pub(super) fn text(pattern: &str, most: u32) -> Json {
+    if pattern.is_empty() {
+        return json!({"type": "string", "maxLength": most});
+    }
+    json!({"type": "string", "pattern": pattern, "maxLength": most})
 }

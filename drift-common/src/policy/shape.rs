@@ -1,6 +1,9 @@
 //! The language's one description: which mappings there are, and which fields they have. The decoder takes the names from here, and the JSON
 //! schema is made from it.
 
+mod pattern;
+mod value;
+
 use super::{
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
@@ -10,69 +13,13 @@ use super::{
     version::OnUnexpected,
 };
 
-/// A mapping with certain fields.
-#[derive(Debug)]
-pub(crate) struct Shape {
-    /// What it is, with its article.
-    pub(crate) what: &'static str,
-    pub(crate) fields: &'static [Field],
-    /// Of each of these groups exactly one must be there.
-    pub(crate) one_of: &'static [&'static [&'static str]],
-}
-
-#[derive(Debug)]
-pub(crate) struct Field {
-    pub(crate) name: &'static str,
-    pub(crate) required: bool,
-    pub(crate) value: Value,
-    /// A sentence for the schema.
-    pub(crate) about: &'static str,
-}
-
-/// What can stand in a field.
-#[derive(Debug)]
-pub(crate) enum Value {
-    /// A text that this regular expression matches.
-    Text(&'static str),
-    /// A text or a number, whose text this regular expression matches.
-    Scalar(&'static str),
-    /// A whole number from the first to the second.
-    Number(u32, u32),
-    /// `true` or `false`.
-    Flag,
-    /// `true`.
-    True,
-    /// One of these words.
-    Words(fn() -> Vec<&'static str>),
-    List(&'static Value),
-    /// One, or a list of them.
-    OneOrList(&'static Value),
-    Map(&'static Shape),
-    /// A mapping from any keys.
-    Entries(&'static Value),
-    /// A text, or a mapping.
-    TextOr(&'static Shape),
-    /// One word, or a mapping.
-    WordOr(&'static str, &'static Shape),
-}
-
-const fn must(name: &'static str, value: Value, about: &'static str) -> Field {
-    Field {
-        name,
-        required: true,
-        value,
-        about,
-    }
-}
-
-const fn may(name: &'static str, value: Value, about: &'static str) -> Field {
-    Field {
-        name,
-        required: false,
-        value,
-        about,
-    }
-}
+use pattern::{
+    ABSOLUTE, ANY, BASE64, BENEATH, MOST_PATH, MOST_PATHS, MOST_RULES, MOST_TEXT, NAME, POINTER,
+    POINTERS, PRINCIPAL, UNIT, VERSION, WORD,
+};
+pub(crate) use pattern::{NAME_PATTERN, VERSION_PATTERN};
+pub(crate) use value::{Field, Rule, Shape, Value};
+use value::{may, must};
 
 /// The words of a table.
 macro_rules! words {
@@ -83,17 +30,11 @@ macro_rules! words {
 
 // After the macro, which it uses.
 mod guard;
+mod rollout;
 
 pub(crate) use guard::{BACKOFF, FIGHT, GUARD, MAX_HEALS, MAX_PER_MINUTE, MAX_WINDOWS, WINDOW};
-
-const NAME: Value =
-    Value::Text(r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$");
-const VERSION: Value = Value::Text(r"^\d+\.\d+\.\d+(-[0-9A-Za-z.-]+)?(\+[0-9A-Za-z.-]+)?$");
-const DURATION: Value = Value::Text(r"^(\d+h)?(\d+m)?(\d+s)?(\d+ms)?$");
-const ABSOLUTE: Value = Value::Text("^/.*[^/]$");
-const ANY: Value = Value::Text("");
-const POINTERS: Value = Value::List(&ANY);
-const PRINCIPAL: Value = Value::Scalar("^[^:,/]+$");
+use rollout::LABEL;
+pub(crate) use rollout::{ARM, CANARY, ROLLOUT};
 
 pub(crate) static POLICY: Shape = Shape {
     what: "a mapping with an activeVersion",
@@ -119,8 +60,19 @@ pub(crate) static POLICY: Shape = Shape {
             words!(Evidence),
             "What is kept of what healing takes away: content (the default) or none.",
         ),
+        may(
+            "nodeSelector",
+            Value::Entries(&LABEL, 16),
+            "Only nodes with these labels have this policy.",
+        ),
+        may(
+            "rollout",
+            Value::Map(&ROLLOUT),
+            "Other versions for a part of the nodes.",
+        ),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 pub(crate) static VERSION_SPEC: Shape = Shape {
@@ -130,59 +82,60 @@ pub(crate) static VERSION_SPEC: Shape = Shape {
         must("version", VERSION, "A semantic version."),
         may(
             "files",
-            Value::List(&Value::Map(&FILE)),
+            Value::List(&Value::Map(&FILE), 0, MOST_PATHS),
             "Regular files with their content.",
         ),
         may(
             "symlinks",
-            Value::List(&Value::Map(&SYMLINK)),
+            Value::List(&Value::Map(&SYMLINK), 0, MOST_PATHS),
             "Symbolic links.",
         ),
         may(
             "masks",
-            Value::List(&Value::Map(&NOTHING)),
+            Value::List(&Value::Map(&NOTHING), 0, MOST_PATHS),
             "Symbolic links to /dev/null.",
         ),
         may(
             "absent",
-            Value::List(&Value::Map(&NOTHING)),
+            Value::List(&Value::Map(&NOTHING), 0, MOST_PATHS),
             "Paths at which nothing may be.",
         ),
         may(
             "directories",
-            Value::List(&Value::Map(&DIRECTORY)),
+            Value::List(&Value::Map(&DIRECTORY), 0, MOST_PATHS),
             "Directories.",
         ),
         may(
             "environment",
-            Value::List(&Value::Map(&ENVIRONMENT)),
+            Value::List(&Value::Map(&ENVIRONMENT), 0, 256),
             "What processes must find in their environment. Not supported yet.",
         ),
         may(
             "dependencies",
-            Value::List(&Value::Map(&DEPENDENCY)),
+            Value::List(&Value::Map(&DEPENDENCY), 0, 256),
             "Versions of other policies that this one needs.",
         ),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 const PATH: Field = may("path", ABSOLUTE, "Absolute, spelt as the kernel would.");
 const PATH_BYTES: Field = may(
     "pathBytes",
-    ANY,
+    Value::Text(BASE64, 8192),
     "Instead of path, its base64: where it is not UTF-8.",
 );
 static A_LINK: Value = Value::Map(&LINK);
 const THROUGH: Field = may(
     "through",
-    Value::List(&A_LINK),
+    Value::List(&A_LINK, 1, 16),
     "Links that the way to it may go through. No other may.",
 );
 const ONE_PATH: &[&str] = &["path", "pathBytes"];
 const FILE_MODE: Field = may(
     "mode",
-    Value::Scalar("^(0o)?[0-7]{3,5}$"),
+    Value::Digits("^(0o)?0?([0-7]{3}|[0-7]{4})$", 7),
     "Permission bits, always octal. Left alone where it is not said.",
 );
 const OWNER: Field = may(
@@ -195,10 +148,10 @@ const GROUP: Field = may(
     PRINCIPAL,
     "A name or an id. Left alone where it is not said.",
 );
-static XATTR_VALUE: Value = Value::TextOr(&XATTR);
+static XATTR_VALUE: Value = Value::TextOr(&XATTR, MOST_TEXT);
 const XATTRS: Field = may(
     "xattrs",
-    Value::Entries(&XATTR_VALUE),
+    Value::Entries(&XATTR_VALUE, 256),
     "Extended attributes by name. Those that are not named are left alone.",
 );
 const ACL: Field = may(
@@ -208,15 +161,15 @@ const ACL: Field = may(
 );
 const SELINUX: Field = may(
     "selinux",
-    Value::Text("^[^:]+:[^:]+:[^:]+"),
+    Value::Text("^[^:]+:[^:]+:[^:]+", 4095),
     "The label, as ls -Z prints it.",
 );
 const FLAGS: Field = may(
     "flags",
-    Value::List(&words!(Flags)),
+    Value::List(&words!(Flags), 0, 2),
     "Those that are set. The others are not.",
 );
-const ACCESS_LIST: Value = Value::OneOrList(&ANY);
+const ACCESS_LIST: Value = Value::OneOrList(&WORD, 256);
 const ON_DRIFT: Field = may(
     "onDrift",
     words!(Mode),
@@ -239,7 +192,7 @@ pub(crate) static FILE: Shape = Shape {
         SELINUX,
         may(
             "capabilities",
-            ANY,
+            WORD,
             "What a program gets from its file, as getcap prints it; none: nothing.",
         ),
         FLAGS,
@@ -252,7 +205,7 @@ pub(crate) static FILE: Shape = Shape {
         ),
         may(
             "maxSize",
-            Value::Scalar("^[0-9]+(B|KiB|Ki|MiB|Mi)?$"),
+            Value::Scalar("^0*[1-9][0-9]{0,8}(B|KiB|Ki|MiB|Mi)?$", 32, 1, 64 << 20),
             "A larger file is not read, and not as declared.",
         ),
         may(
@@ -277,11 +230,12 @@ pub(crate) static FILE: Shape = Shape {
         ),
         may(
             "afterHeal",
-            Value::List(&Value::Map(&AFTER_HEAL)),
+            Value::List(&Value::Map(&AFTER_HEAL), 0, 4),
             "What makes programs take a healed file in.",
         ),
     ],
     one_of: &[ONE_PATH],
+    rules: &[],
 };
 
 pub(crate) static SYMLINK: Shape = Shape {
@@ -290,7 +244,11 @@ pub(crate) static SYMLINK: Shape = Shape {
         PATH,
         PATH_BYTES,
         THROUGH,
-        must("target", ANY, "Exactly what the link holds."),
+        must(
+            "target",
+            Value::Text("^.+$", MOST_PATH),
+            "Exactly what the link holds.",
+        ),
         OWNER,
         GROUP,
         XATTRS,
@@ -299,6 +257,7 @@ pub(crate) static SYMLINK: Shape = Shape {
         SEVERITY,
     ],
     one_of: &[ONE_PATH],
+    rules: &[],
 };
 
 pub(crate) static LINK: Shape = Shape {
@@ -306,25 +265,38 @@ pub(crate) static LINK: Shape = Shape {
     fields: &[
         PATH,
         PATH_BYTES,
-        must("target", ANY, "Exactly what the link holds."),
+        must(
+            "target",
+            Value::Text("^.+$", MOST_PATH),
+            "Exactly what the link holds.",
+        ),
     ],
     one_of: &[ONE_PATH],
+    rules: &[],
 };
 
 pub(crate) static XATTR: Shape = Shape {
     what: "a text, or a mapping with base64 or absent",
     fields: &[
-        may("base64", Value::Scalar(""), "The base64 of these bytes."),
+        may(
+            "base64",
+            Value::Digits(BASE64, MOST_TEXT),
+            "The base64 of these bytes.",
+        ),
         may("absent", Value::True, "It must not be there."),
     ],
     one_of: &[&["base64", "absent"]],
+    rules: &[],
 };
 
 pub(crate) static NOTHING: Shape = Shape {
     what: "a mapping with path",
     fields: &[PATH, PATH_BYTES, THROUGH, ON_DRIFT, SEVERITY],
     one_of: &[ONE_PATH],
+    rules: &[],
 };
+
+static GLOB: Value = Value::Text("^.+$", 1024);
 
 pub(crate) static DIRECTORY: Shape = Shape {
     what: "a mapping with path",
@@ -351,7 +323,7 @@ pub(crate) static DIRECTORY: Shape = Shape {
         ),
         may(
             "ignore",
-            Value::List(&ANY),
+            Value::List(&GLOB, 0, 256),
             "Names that may be in it all the same, as globs.",
         ),
         may(
@@ -363,27 +335,44 @@ pub(crate) static DIRECTORY: Shape = Shape {
         SEVERITY,
     ],
     one_of: &[ONE_PATH],
+    rules: &[Rule {
+        expression: "(has(self.exhaustive) && self.exhaustive) || !(has(self.ignore) || has(self.onUnexpected))",
+        message: "`ignore` and `onUnexpected` say something only of an exhaustive directory: add `exhaustive: true`, or remove them",
+    }],
 };
 
 pub(crate) static CONTENT: Shape = Shape {
     what: "a mapping with `inline` or `file`",
     fields: &[
         may("inline", ANY, "Exactly these bytes."),
-        may("base64", Value::Scalar(""), "What `base64 FILE` prints."),
+        may(
+            "base64",
+            Value::Digits(BASE64, MOST_TEXT),
+            "What `base64 FILE` prints.",
+        ),
         may(
             "gzip",
-            Value::Scalar(""),
+            Value::Digits(BASE64, MOST_TEXT),
             "What `gzip -c FILE | base64` prints.",
         ),
-        may("dataUrl", Value::Text("^[Dd][Aa][Tt][Aa]:"), "RFC 2397."),
-        may("file", ANY, "A file in the policy folder or beneath it."),
+        may(
+            "dataUrl",
+            Value::Text("^[Dd][Aa][Tt][Aa]:[^,]*,", MOST_TEXT),
+            "RFC 2397.",
+        ),
+        may(
+            "file",
+            BENEATH,
+            "A file in the policy folder or beneath it.",
+        ),
         may(
             "digest",
-            Value::Text("^blake3:[0-9a-fA-F]{64}$"),
+            Value::Text("^blake3:[0-9a-fA-F]{64}$", 71),
             "Whatever has this digest.",
         ),
     ],
     one_of: &[&["inline", "base64", "gzip", "dataUrl", "file", "digest"]],
+    rules: &[],
 };
 
 pub(crate) static COMPARE: Shape = Shape {
@@ -398,12 +387,12 @@ pub(crate) static COMPARE: Shape = Shape {
         may("ignore", POINTERS, "What is not compared."),
         may(
             "equal",
-            Value::List(&Value::Map(&EQUAL)),
+            Value::List(&Value::Map(&EQUAL), 0, MOST_RULES),
             "Scalars that may be written in different ways.",
         ),
         may(
             "manage",
-            POINTERS,
+            Value::List(&POINTER, 1, MOST_RULES),
             "What is declared; the rest belongs to others.",
         ),
         may(
@@ -418,22 +407,24 @@ pub(crate) static COMPARE: Shape = Shape {
         ),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 pub(crate) static EQUAL: Shape = Shape {
     what: "a mapping with at and as",
     fields: &[
-        must("at", ANY, "A JSON pointer."),
+        must("at", POINTER, "A JSON pointer."),
         must("as", words!(Equal), "What they are compared as."),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 pub(crate) static AFTER_HEAL: Shape = Shape {
     what: "a mapping with signal, reload, restart, command or http",
     fields: &[
         may("signal", words!(Signal), "Send this signal …"),
-        may("unit", ANY, "… to the main process of this unit …"),
+        may("unit", UNIT, "… to the main process of this unit …"),
         may(
             "pidFile",
             ABSOLUTE,
@@ -444,16 +435,19 @@ pub(crate) static AFTER_HEAL: Shape = Shape {
             ABSOLUTE,
             "… or to every process of this program.",
         ),
-        may("reload", ANY, "Reload this unit."),
-        may("restart", ANY, "Restart this unit."),
+        may("reload", UNIT, "Reload this unit."),
+        may("restart", UNIT, "Restart this unit."),
         may(
             "command",
-            Value::List(&ANY),
+            Value::List(&WORD, 1, 256),
             "Run this program, without a shell.",
         ),
         may(
             "http",
-            Value::Text(r"^http://(127(\.[0-9]{1,3}){3}|\[::1\]|localhost)(:[0-9]+)?(/[!-~]*)?$"),
+            Value::Text(
+                r"^http://(127(\.[0-9]{1,3}){3}|\[::1\]|localhost)(:[0-9]+)?(/[!-~]*)?$",
+                2048,
+            ),
             "Ask this address, on this machine alone.",
         ),
         may("method", words!(Method), "How: POST (the default) or GET."),
@@ -464,11 +458,25 @@ pub(crate) static AFTER_HEAL: Shape = Shape {
         ),
         may(
             "timeout",
-            DURATION,
+            Value::Duration,
             "What the command or the answer may take: 30s where that is not said, 10m at most.",
         ),
     ],
     one_of: &[&["signal", "reload", "restart", "command", "http"]],
+    rules: &[
+        Rule {
+            expression: "[has(self.unit), has(self.pidFile), has(self.process)].filter(there, there).size() == (has(self.signal) ? 1 : 0)",
+            message: "a `signal` goes to one of `unit`, `pidFile` and `process`, and nothing else has these: write one of them beside `signal`",
+        },
+        Rule {
+            expression: "!has(self.timeout) || has(self.command) || has(self.http)",
+            message: "only a `command` and `http` have a `timeout`: remove it",
+        },
+        Rule {
+            expression: "has(self.http) || !(has(self.method) || has(self.status))",
+            message: "only `http` has `method` and `status`: remove them",
+        },
+    ],
 };
 
 pub(crate) static ENVIRONMENT: Shape = Shape {
@@ -477,21 +485,23 @@ pub(crate) static ENVIRONMENT: Shape = Shape {
         must("process", ABSOLUTE, "The program."),
         must(
             "variables",
-            Value::List(&Value::Map(&VARIABLE)),
+            Value::List(&Value::Map(&VARIABLE), 0, 256),
             "What it must find.",
         ),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 pub(crate) static VARIABLE: Shape = Shape {
     what: "a mapping with name and value",
     fields: &[
-        must("name", Value::Text("^[^=]+$"), "As in LANG."),
+        must("name", Value::Text("^[^=]+$", 4096), "As in LANG."),
         may("value", ANY, "Exactly this."),
         may("absent", Value::True, "It must not be set."),
     ],
     one_of: &[&["value", "absent"]],
+    rules: &[],
 };
 
 pub(crate) static DEPENDENCY: Shape = Shape {
@@ -500,9 +510,10 @@ pub(crate) static DEPENDENCY: Shape = Shape {
         must("policy", NAME, "The other policy."),
         must(
             "version",
-            Value::Scalar(""),
+            Value::Digits("", 256),
             "A range of versions, as in >=1.2.0, <2.0.0.",
         ),
     ],
     one_of: &[],
+    rules: &[],
 };

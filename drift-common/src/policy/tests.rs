@@ -10,6 +10,7 @@ mod expected;
 mod identity;
 mod malformed;
 mod properties;
+mod rollout;
 mod sound;
 mod syntax;
 mod targets;

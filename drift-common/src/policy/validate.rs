@@ -7,8 +7,8 @@ use std::collections::{BTreeMap, HashMap};
 use semver::Version;
 
 use super::{
-    Document, Policy, PolicyVersion, Problem, Problems, Spanned, closure, source::Place, suggest,
-    unsupported,
+    Document, Policy, PolicyVersion, Problem, Problems, Spanned, closure, rollout::Rollout,
+    source::Place, suggest, unsupported,
 };
 use crate::escape;
 
@@ -207,6 +207,9 @@ fn gather(
     for (name, policy) in policies {
         let mut versions = of.remove(&name).unwrap_or_default();
         versions.sort_by(|a, b| a.version.value.cmp(&b.version.value));
+        if complete {
+            shares(&policy, &versions, problems);
+        }
         let wanted = &policy.active_version;
         let held = holds
             .get(&name)
@@ -240,4 +243,23 @@ fn gather(
         }
     }
     lineages
+}
+
+/// Versions of a rollout must be there on every node: which of them has which is nothing that a mistake should wait for.
+fn shares(policy: &Policy, versions: &[PolicyVersion], problems: &mut Problems) {
+    let there = |number: &Version| {
+        versions
+            .iter()
+            .any(|version| version.version.value == *number)
+    };
+    for share in policy.rollout.iter().flat_map(Rollout::shares) {
+        let Spanned { value: number, at } = &share.version;
+        // What this node has is looked for by the one who asks for it.
+        if there(number) || *number == policy.active_version.value {
+            continue;
+        }
+        let shown = escape::name(&policy.name.value);
+        let problem = at.problem(format!("{shown} has no version {number}"));
+        problems.push(problem.help("add its PolicyVersion, or remove it from `rollout`"));
+    }
 }

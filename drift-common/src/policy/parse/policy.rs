@@ -4,11 +4,11 @@ use std::num::NonZero;
 
 use semver::Version;
 
-use super::scalar;
+use super::{rollout, scalar};
 use crate::escape;
 use crate::policy::{
-    Backoff, ClockTime, Days, Evidence, Fight, Guard, MassDrift, Mode, OnRemove, Policy, Window,
-    WindowKind,
+    Backoff, ClockTime, Days, Evidence, Fight, Guard, MassDrift, Mode, NodeSelector, OnRemove,
+    Policy, Rollout, Window, WindowKind,
     decode::{Cursor, Decoder},
     shape::{self, MAX_HEALS, MAX_PER_MINUTE, MAX_WINDOWS},
     source::Spanned,
@@ -20,6 +20,8 @@ pub(super) struct Spec {
     on_remove: OnRemove,
     guard: Guard,
     evidence: Evidence,
+    node_selector: NodeSelector,
+    rollout: Option<Rollout>,
 }
 
 impl Spec {
@@ -30,6 +32,8 @@ impl Spec {
             on_remove,
             guard,
             evidence,
+            node_selector,
+            rollout,
         } = self;
         Policy {
             name,
@@ -38,6 +42,8 @@ impl Spec {
             on_remove,
             guard,
             evidence,
+            node_selector,
+            rollout,
         }
     }
 }
@@ -55,6 +61,8 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
     let evidence = fields.optional(decoder, "evidence", |decoder, word| {
         decoder.word(word, "evidence", &Evidence::ALL)
     });
+    let node_selector = fields.optional(decoder, "nodeSelector", rollout::node_selector);
+    let rollout = fields.optional(decoder, "rollout", rollout::rollout);
     fields.end(decoder);
     Some(Spec {
         active_version: active_version?,
@@ -62,6 +70,8 @@ pub(super) fn spec(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spec
         on_remove: on_remove.unwrap_or_default(),
         guard: guard.unwrap_or_default(),
         evidence: evidence.unwrap_or_default(),
+        node_selector: node_selector.unwrap_or_default(),
+        rollout,
     })
 }
 

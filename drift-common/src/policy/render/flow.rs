@@ -7,8 +7,8 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use super::{duration, scalar};
 use crate::policy::{
     AbsentSpec, Acl, AfterHeal, Attributes, Compare, Dependency, DirectorySpec, Environment,
-    Exhaustive, Mode, OnUnexpected, Principal, Rules, Severity, Signal, Spanned, SymlinkSpec,
-    Through, Variable, Wanted, Whom, Window,
+    Exhaustive, Mode, NodeSelector, OnUnexpected, Principal, Rollout, Rules, Severity, Share,
+    Signal, Spanned, SymlinkSpec, Through, Variable, Wanted, Whom, Window,
     compare::{Absence, Equal, Format, Keys, word},
 };
 
@@ -23,6 +23,34 @@ fn map<'f>(fields: impl IntoIterator<Item = (&'f str, String)>) -> String {
         .map(|(name, value)| format!("{name}: {value}"))
         .collect();
     format!("{{{}}}", fields.join(", "))
+}
+
+pub(super) fn selector(selector: &NodeSelector) -> String {
+    let labels = selector.iter();
+    let labels: Vec<(String, String)> = labels
+        .map(|(label, value)| (scalar(label), scalar(value)))
+        .collect();
+    map(labels
+        .iter()
+        .map(|(label, value)| (label.as_str(), value.clone())))
+}
+
+pub(super) fn rollout(rollout: &Rollout) -> String {
+    let share = |Share { version, weight }: &Share| {
+        [
+            ("version", scalar(&version.value.to_string())),
+            ("weight", weight.to_string()),
+        ]
+    };
+    match rollout {
+        Rollout::Canary(canary) => map([("canary", map(share(canary)))]),
+        Rollout::Arms(arms) => {
+            let arms = arms
+                .iter()
+                .map(|(name, of)| map([("name", scalar(name))].into_iter().chain(share(of))));
+            map([("arms", list(arms))])
+        }
+    }
 }
 
 fn path(path: &Path) -> String {

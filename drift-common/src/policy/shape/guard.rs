@@ -1,6 +1,6 @@
 //! What holds healing back.
 
-use super::{DURATION, Shape, Value, may, must};
+use super::{Rule, Shape, Value, may, must};
 use crate::policy::guard::{Days, MassDrift, WindowKind};
 
 pub(crate) static GUARD: Shape = Shape {
@@ -28,17 +28,18 @@ pub(crate) static GUARD: Shape = Shape {
         ),
         may(
             "windows",
-            Value::List(&Value::Map(&WINDOW)),
+            Value::List(&Value::Map(&WINDOW), 0, MAX_WINDOWS as u32),
             "When healing may happen, and when not.",
         ),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 /// Windows of one policy.
 pub(crate) const MAX_WINDOWS: usize = 64;
 
-const CLOCK: Value = Value::Text("^([01][0-9]|2[0-3]):[0-5][0-9]$");
+const CLOCK: Value = Value::Text("^([01][0-9]|2[0-3]):[0-5][0-9]$", 5);
 
 pub(crate) static WINDOW: Shape = Shape {
     what: "a mapping with from and to",
@@ -50,9 +51,11 @@ pub(crate) static WINDOW: Shape = Shape {
         ),
         may(
             "days",
-            Value::List(&Value::Words(|| {
-                Days::NAMES.iter().map(|(word, _)| *word).collect()
-            })),
+            Value::List(
+                &Value::Words(|| Days::NAMES.iter().map(|(word, _)| *word).collect()),
+                0,
+                16,
+            ),
             "The days on which it begins; every day where that is not said.",
         ),
         must("from", CLOCK, "When it begins."),
@@ -63,11 +66,12 @@ pub(crate) static WINDOW: Shape = Shape {
         ),
         may(
             "timeZone",
-            Value::Text("^[A-Za-z0-9_+/-]+$"),
+            Value::Text("^[A-Za-z0-9_+/-]+$", 64),
             "As in Europe/Berlin; UTC where that is not said.",
         ),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 /// Heals a minute: more than a disk can do.
@@ -83,22 +87,31 @@ pub(crate) static FIGHT: Shape = Shape {
             Value::Number(2, MAX_HEALS),
             "So many heals against the same program.",
         ),
-        may("within", DURATION, "In so long a time."),
-        may("hold", DURATION, "Then the path is left alone for so long."),
+        may("within", Value::Duration, "In so long a time."),
+        may(
+            "hold",
+            Value::Duration,
+            "Then the path is left alone for so long.",
+        ),
     ],
     one_of: &[],
+    rules: &[],
 };
 
 pub(crate) static BACKOFF: Shape = Shape {
     what: "a mapping",
     fields: &[
-        may("first", DURATION, "After the first heal."),
+        may("first", Value::Duration, "After the first heal."),
         may(
             "factor",
             Value::Number(1, 1000),
             "So many times longer after each further one.",
         ),
-        may("cap", DURATION, "Never longer."),
+        may("cap", Value::Duration, "Never longer."),
     ],
     one_of: &[],
+    rules: &[Rule {
+        expression: "duration(has(self.first) ? self.first : '0s') <= duration(has(self.cap) ? self.cap : '300s')",
+        message: "`first` is longer than `cap` (300s where it is not said): raise `cap` or lower `first`",
+    }],
 };

@@ -41,7 +41,7 @@ fn carriage_returns_and_a_byte_order_mark_are_not_counted() {
    |
  6 |   modde: heal
    |   ^^^^^
-   = allowed here: activeVersion, mode, onRemove, guard, evidence",
+   = allowed here: activeVersion, mode, onRemove, guard, evidence, nodeSelector, rollout",
     );
 }
 
@@ -81,7 +81,7 @@ error: unknown field `kkkkkkkkkkkkkkkkkkkkkkkkkkkkkk…kkkkkkkkkkkkkkkkkkkkkkkkk
    |
  7 |   kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk…
    |   ^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^^
-   = allowed here: activeVersion, mode, onRemove, guard, evidence
+   = allowed here: activeVersion, mode, onRemove, guard, evidence, nodeSelector, rollout
 
 error: unknown field `frist`, did you mean `first`?
   --> p.yaml:8:231

@@ -14,7 +14,7 @@ fn an_unknown_field_names_the_one_that_was_meant() {
    |
  6 |   modde: heal
    |   ^^^^^
-   = allowed here: activeVersion, mode, onRemove, guard, evidence",
+   = allowed here: activeVersion, mode, onRemove, guard, evidence, nodeSelector, rollout",
     );
 }
 
@@ -22,15 +22,15 @@ fn an_unknown_field_names_the_one_that_was_meant() {
 fn an_unknown_field_like_no_other() {
     check(
         &policy(
-            r"  rolout: {}
+            r"  weights: {}
 ",
         ),
-        r"error: unknown field `rolout`
+        r"error: unknown field `weights`
   --> p.yaml:6:3
    |
- 6 |   rolout: {}
-   |   ^^^^^^
-   = allowed here: activeVersion, mode, onRemove, guard, evidence",
+ 6 |   weights: {}
+   |   ^^^^^^^
+   = allowed here: activeVersion, mode, onRemove, guard, evidence, nodeSelector, rollout",
     );
 }
 

@@ -237,6 +237,35 @@ prop_compose! {
     }
 }
 
+/// Selectors and rollouts, each once.
+fn rollouts() -> Vec<(NodeSelector, Option<Rollout>)> {
+    let share = |version: &str, weight| Share {
+        version: spanned(version.parse().expect("a version")),
+        weight,
+    };
+    let labels = [
+        ("topology.kubernetes.io/zone", "a"),
+        ("gpu", ""),
+        ("no", "0"),
+    ];
+    vec![
+        (NodeSelector::new(), None),
+        (
+            labels
+                .map(|(label, value)| (label.to_owned(), value.to_owned()))
+                .into(),
+            Some(Rollout::Canary(share("1.0.0-rc.1", 0))),
+        ),
+        (
+            NodeSelector::new(),
+            Some(Rollout::Arms(vec![
+                ("a".to_owned(), share("1.0.0", 100)),
+                ("null".to_owned(), share("2.0.0", 0)),
+            ])),
+        ),
+    ]
+}
+
 fn document() -> impl Strategy<Value = Document> {
     let version = (
         name(),
@@ -299,18 +328,29 @@ fn document() -> impl Strategy<Value = Document> {
     );
     let on_remove = select(vec![OnRemove::Leave, OnRemove::Remove]);
     let evidence = select(vec![Evidence::None, Evidence::Content]);
-    let policy = (name(), number(), mode, on_remove, guard, evidence).prop_map(
-        |(name, version, mode, on_remove, guard, evidence)| {
-            Document::Policy(Policy {
-                name: spanned(name),
-                active_version: spanned(version),
-                mode,
-                on_remove,
-                guard,
-                evidence,
-            })
-        },
-    );
+    let policy = (
+        name(),
+        number(),
+        mode,
+        on_remove,
+        guard,
+        evidence,
+        select(rollouts()),
+    )
+        .prop_map(
+            |(name, version, mode, on_remove, guard, evidence, (node_selector, rollout))| {
+                Document::Policy(Policy {
+                    name: spanned(name),
+                    active_version: spanned(version),
+                    mode,
+                    on_remove,
+                    guard,
+                    evidence,
+                    node_selector,
+                    rollout,
+                })
+            },
+        );
     prop_oneof![version, policy]
 }
 

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use super::{Lineage, twice};
 use crate::{
     escape,
-    policy::{PolicyVersion, Problem, Problems, Spanned, Through, source::Place},
+    policy::{PolicyVersion, Problem, Problems, Spanned, Through, rollout::exclude, source::Place},
 };
 
 /// Says which paths a version declares twice, or where they cannot be.
@@ -24,7 +24,8 @@ pub(super) fn between(lineages: &[Lineage], problems: &mut Problems) {
         .collect();
     conflicts(active, problems, |claim, first| {
         let of = |claim: &Claim<'_>| &lineages[claim.owner];
-        if claim.owner == first.owner {
+        let selector = |claim| &of(claim).policy.node_selector;
+        if claim.owner == first.owner || exclude(selector(claim), selector(first)) {
             return None;
         }
         two_policies(claim, of(claim), first, of(first))

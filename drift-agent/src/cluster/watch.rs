@@ -1,0 +1,244 @@
+//! Watches an API server, for as long as the agent runs.
+
+use std::{
+    collections::BTreeMap,
+    time::{Duration, Instant},
+};
+
+use drift_common::policy::{API_VERSION, Node};
+use futures_util::{StreamExt as _, stream::BoxStream};
+use k8s_openapi::api::core::v1::Node as NodeObject;
+use kube::{
+    Api, Client, Config, ResourceExt,
+    api::{ApiResource, DynamicObject},
+    config::{KubeConfigOptions, Kubeconfig},
+    core::GroupVersionKind,
+    runtime::{
+        WatchStreamExt as _,
+        watcher::{self, Event, watcher},
+    },
+};
+use log::{info, warn};
+use tokio::sync::oneshot;
+
+use super::{
+    Folder, Source,
+    choose::choose,
+    seen::{Key, News, Object, Seen},
+};
+
+/// The annotation with which a Policy may be older than what was seen of it.
+pub(super) const ACCEPTS_OLDER: &str = "configdrift.io/accept-older";
+
+/// How long news are gathered: one `kubectl apply` is several.
+const GATHER: Duration = Duration::from_millis(50);
+/// A watch is begun anew after so many seconds. One that has died without a word is noticed five later.
+const WATCH: u32 = 240;
+const CONNECT: Duration = Duration::from_secs(5);
+const WRITE: Duration = Duration::from_secs(10);
+/// Between two tries to find out how the API server is reached.
+const RETRY: Duration = Duration::from_secs(10);
+/// After so long without an answer what is known counts as old.
+const FRESH: Duration = Duration::from_secs(300);
+
+/// Why the API server cannot be called.
+#[derive(Debug, thiserror::Error)]
+enum Reach {
+    #[error("the kubeconfig is of no use: {0}")]
+    Kubeconfig(#[from] kube::config::KubeconfigError),
+    #[error(
+        "this is no pod that may call an API server ({0}): name a kubeconfig with --kubeconfig"
+    )]
+    NoPod(#[from] kube::config::InClusterError),
+    #[error("there can be no client: {0}")]
+    Client(#[from] kube::Error),
+}
+
+/// News of any kind.
+enum Any {
+    Policy(News<Object>),
+    Version(News<Object>),
+    Node(News<Node>),
+}
+
+/// Never ends. `told` hears when the folder is for the first time as the API server has it.
+pub(super) async fn run(source: Source, mut folder: Folder, told: oneshot::Sender<()>) {
+    let client = loop {
+        match client(&source).await {
+            Ok(client) => break client,
+            Err(error) => {
+                // Files of a pod may come later than it.
+                eprintln!("degraded: no policies from the cluster: {error}");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    };
+    let mut told = Some(told);
+    let mut seen = Seen::default();
+    let mut silence = Silence::default();
+    let mut news = all(&client, &source.node);
+    while let Some(first) = news.next().await {
+        let mut changed = silence.heard(first).map(|any| take(&mut seen, any));
+        let end = tokio::time::Instant::now() + GATHER;
+        while let Ok(Some(more)) = tokio::time::timeout_at(end, news.next()).await {
+            changed = silence
+                .heard(more)
+                .map(|any| take(&mut seen, any))
+                .or(changed);
+        }
+        if changed.is_none() || !seen.is_complete() {
+            continue;
+        }
+        folder = put(folder, &seen, &source.node, &mut told).await;
+    }
+}
+
+/// Writes what is for this node, on a thread that may block.
+async fn put(
+    mut folder: Folder,
+    seen: &Seen,
+    name: &str,
+    told: &mut Option<oneshot::Sender<()>>,
+) -> Folder {
+    let Some(node) = seen.node() else {
+        warn!("there is no Node {name} in the cluster: what was known stays in force");
+        return folder;
+    };
+    let shares = choose(&seen.policies, &seen.versions, node);
+    let written = tokio::task::spawn_blocking(move || {
+        let outcome = folder.put(&shares);
+        (folder, outcome)
+    });
+    let (folder, outcome) = match written.await {
+        Ok(written) => written,
+        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
+    };
+    match outcome {
+        Ok(sentences) => {
+            for sentence in sentences {
+                eprintln!("degraded: {sentence}.");
+            }
+            if let Some(told) = told.take() {
+                // Who no longer waits needs no answer.
+                let _unheard = told.send(());
+            }
+        }
+        Err(error) => eprintln!("degraded: what the cluster says cannot be written down: {error}"),
+    }
+    folder
+}
+
+fn take(seen: &mut Seen, any: Any) {
+    match any {
+        Any::Policy(news) => seen.policies.take(news),
+        Any::Version(news) => seen.versions.take(news),
+        Any::Node(news) => seen.nodes.take(news),
+    }
+}
+
+async fn client(source: &Source) -> Result<Client, Reach> {
+    let mut config = match &source.kubeconfig {
+        Some(path) => {
+            let kubeconfig = Kubeconfig::read_from(path)?;
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
+        }
+        None => Config::incluster()?,
+    };
+    config.connect_timeout = Some(CONNECT);
+    config.write_timeout = Some(WRITE);
+    Ok(Client::try_from(config)?)
+}
+
+type Stream = BoxStream<'static, Result<Any, watcher::Error>>;
+
+/// All three kinds, each with its own back-off.
+fn all(client: &Client, node: &str) -> Stream {
+    let (group, version) = API_VERSION.split_once('/').unwrap_or((API_VERSION, ""));
+    let resources = |kind: &str| {
+        let kind = GroupVersionKind::gvk(group, version, kind);
+        // kube's own plural of Policy is right, of PolicyVersion too.
+        let resource = ApiResource::from_gvk(&kind);
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        watcher(api, config()).default_backoff()
+    };
+    let policies = resources("Policy").map(|event| Ok(Any::Policy(news(event?, object))));
+    let versions = resources("PolicyVersion").map(|event| Ok(Any::Version(news(event?, object))));
+    let own = config().fields(&format!("metadata.name={node}"));
+    let nodes: Api<NodeObject> = Api::all(client.clone());
+    let nodes = watcher(nodes, own)
+        .default_backoff()
+        .map(|event| Ok(Any::Node(news(event?, labelled))));
+    let streams: Vec<Stream> = vec![policies.boxed(), versions.boxed(), nodes.boxed()];
+    futures_util::stream::select_all(streams).boxed()
+}
+
+fn config() -> watcher::Config {
+    watcher::Config::default().streaming_lists().timeout(WATCH)
+}
+
+fn news<K: ResourceExt, T>(event: Event<K>, of: impl Fn(K) -> T) -> News<T> {
+    let key = |object: &K| Key {
+        namespace: object.namespace().unwrap_or_default(),
+        name: object.name_any(),
+    };
+    match event {
+        Event::Init => News::Begin,
+        Event::InitApply(object) => News::Listed(key(&object), of(object)),
+        Event::InitDone => News::End,
+        Event::Apply(object) => News::Changed(key(&object), of(object)),
+        Event::Delete(object) => News::Gone(key(&object)),
+    }
+}
+
+fn object(mut object: DynamicObject) -> Object {
+    Object {
+        accepts_older: object
+            .annotations()
+            .get(ACCEPTS_OLDER)
+            .is_some_and(|value| value == "true"),
+        generation: object.metadata.generation.unwrap_or_default(),
+        spec: object.data["spec"].take(),
+        uid: object.metadata.uid.unwrap_or_default(),
+    }
+}
+
+fn labelled(node: NodeObject) -> Node {
+    let labels: BTreeMap<String, String> = node.metadata.labels.unwrap_or_default();
+    Node {
+        uid: node.metadata.uid.unwrap_or_default(),
+        labels,
+    }
+}
+
+/// How long nothing but errors has come.
+#[derive(Default)]
+struct Silence {
+    since: Option<Instant>,
+    is_said: bool,
+}
+
+impl Silence {
+    fn heard(&mut self, news: Result<Any, watcher::Error>) -> Option<Any> {
+        match news {
+            Ok(any) => {
+                if self.is_said {
+                    eprintln!("The API server answers again.");
+                }
+                *self = Self::default();
+                Some(any)
+            }
+            Err(error) => {
+                info!("the API server: {error}");
+                let since = *self.since.get_or_insert_with(Instant::now);
+                if since.elapsed() >= FRESH && !self.is_said {
+                    self.is_said = true;
+                    eprintln!(
+                        "degraded: nothing was heard of the API server for {} s: going on with what it said last.",
+                        FRESH.as_secs()
+                    );
+                }
+                None
+            }
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Images without a registry and without a builder: an archive as `docker save` writes it, with one layer. The same files give the same bytes.
+
+use std::{io::Write, path::Path};
+
+use anyhow::{Context as _, Result};
+use serde_json::json;
+
+/// A file or link of the layer, at a path without its first `/`.
+pub(crate) struct Entry {
+    pub(crate) path: String,
+    pub(crate) what: What,
+}
+
+pub(crate) enum What {
+    Directory,
+    Program(Vec<u8>),
+    Link(String),
+}
+
+/// Writes the image `reference` (as in `localhost/x:1`) with `entries` and this entry point.
+pub(crate) fn write(
+    to: impl Write,
+    reference: &str,
+    entrypoint: &[&str],
+    entries: &[Entry],
+) -> Result<()> {
+    let layer = layer(entries)?;
+    let layer_digest = digest(&layer);
+    let config = json!({
+        "architecture": match std::env::consts::ARCH {
+            "aarch64" => "arm64",
+            _ => "amd64",
+        },
+        "os": "linux",
+        "config": {"Entrypoint": entrypoint, "Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]},
+        "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{layer_digest}")]},
+        "history": [{"created_by": "cargo xtask"}],
+    })
+    .to_string();
+    let config_name = format!("{}.json", digest(config.as_bytes()));
+    let layer_name = format!("{layer_digest}.tar");
+    let manifest =
+        json!([{"Config": config_name, "RepoTags": [reference], "Layers": [layer_name]}])
+            .to_string();
+    let mut archive = tar::Builder::new(to);
+    for (name, bytes) in [
+        (config_name.as_str(), config.as_bytes()),
+        (layer_name.as_str(), &layer),
+        ("manifest.json", manifest.as_bytes()),
+    ] {
+        file(&mut archive, name, 0o644, bytes)?;
+    }
+    archive.finish().context("ending an image")
+}
+
+fn layer(entries: &[Entry]) -> Result<Vec<u8>> {
+    let mut archive = tar::Builder::new(Vec::new());
+    for Entry { path, what } in entries {
+        match what {
+            What::Program(bytes) => file(&mut archive, path, 0o755, bytes)?,
+            What::Directory => {
+                let mut header = header(tar::EntryType::Directory, 0o755, 0);
+                archive
+                    .append_data(&mut header, Path::new(path), std::io::empty())
+                    .with_context(|| format!("adding {path}"))?;
+            }
+            What::Link(target) => {
+                let mut header = header(tar::EntryType::Symlink, 0o777, 0);
+                archive
+                    .append_link(&mut header, path, target)
+                    .with_context(|| format!("adding {path}"))?;
+            }
+        }
+    }
+    archive.into_inner().context("ending a layer")
+}
+
+fn file<W: Write>(
+    archive: &mut tar::Builder<W>,
+    name: &str,
+    mode: u32,
+    bytes: &[u8],
+) -> Result<()> {
+    let mut header = header(tar::EntryType::Regular, mode, bytes.len() as u64);
+    archive
+        .append_data(&mut header, name, bytes)
+        .with_context(|| format!("adding {name}"))
+}
+
+fn header(kind: tar::EntryType, mode: u32, size: u64) -> tar::Header {
+    let mut header = tar::Header::new_ustar();
+    header.set_entry_type(kind);
+    header.set_mode(mode);
+    header.set_size(size);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0); // the same files, the same bytes
+    header
+}
+
+fn digest(bytes: &[u8]) -> String {
+    let digest = ring::digest::digest(&ring::digest::SHA256, bytes);
+    digest
+        .as_ref()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+
+    use super::*;
+
+    fn made() -> Vec<u8> {
+        let mut image = Vec::new();
+        let entries = [
+            Entry {
+                path: "bin".to_owned(),
+                what: What::Directory,
+            },
+            Entry {
+                path: "bin/x".to_owned(),
+                what: What::Program(b"program".to_vec()),
+            },
+            Entry {
+                path: "bin/sh".to_owned(),
+                what: What::Link("x".to_owned()),
+            },
+        ];
+        write(&mut image, "localhost/x:1", &["/bin/x"], &entries).unwrap();
+        image
+    }
+
+    #[test]
+    fn an_image_names_its_parts_by_their_digests_and_is_the_same_each_time() {
+        let image = made();
+        assert_eq!(image, made());
+        let mut parts = std::collections::BTreeMap::new();
+        for entry in tar::Archive::new(&image[..]).entries().unwrap() {
+            let mut entry = entry.unwrap();
+            let name = entry.path().unwrap().display().to_string();
+            let mut bytes = Vec::new();
+            entry.read_to_end(&mut bytes).unwrap();
+            parts.insert(name, bytes);
+        }
+        let manifest: serde_json::Value = serde_json::from_slice(&parts["manifest.json"]).unwrap();
+        assert_eq!(manifest[0]["RepoTags"][0], "localhost/x:1");
+        let layer = manifest[0]["Layers"][0].as_str().unwrap();
+        assert_eq!(layer, format!("{}.tar", digest(&parts[layer])));
+        let config: serde_json::Value =
+            serde_json::from_slice(&parts[manifest[0]["Config"].as_str().unwrap()]).unwrap();
+        assert_eq!(
+            config["rootfs"]["diff_ids"][0],
+            format!("sha256:{}", digest(&parts[layer]))
+        );
+        let paths: Vec<String> = tar::Archive::new(&parts[layer][..])
+            .entries()
+            .unwrap()
+            .map(|entry| entry.unwrap().path().unwrap().display().to_string())
+            .collect();
+        assert_eq!(paths, ["bin", "bin/x", "bin/sh"]);
+        assert_eq!(
+            digest(b""),
+            "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
+        );
+    }
+}

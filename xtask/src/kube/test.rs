@@ -1,0 +1,127 @@
+//! `cargo xtask kube test`: the tests that need a cluster; and that a cluster leaves nothing, whatever ends it.
+
+use std::{
+    ffi::OsString,
+    fs,
+    process::{Command, Stdio},
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, bail, ensure};
+
+use super::{Cluster, said, state};
+use crate::{
+    build,
+    interrupt::Interrupt,
+    setup,
+    step::Step,
+    workspace::{Profile, Workspace},
+};
+
+/// Run the tests that need a cluster.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Passed on to `cargo test`.
+    #[arg(last = true)]
+    args: Vec<OsString>,
+}
+
+pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
+    let toolchain = setup::ensure(workspace)?;
+    build::probes(workspace, &toolchain)?;
+    let agent = build::agent(workspace, Profile::Dev)?;
+    let cluster = match Cluster::up(workspace, 0)? {
+        Ok(cluster) => cluster,
+        Err(reason) => bail!("{reason}"),
+    };
+    let start = Instant::now();
+    let mut step =
+        Step::cargo("test what needs a cluster").args(["test", "--package", "drift-tests"]);
+    for tier in tiers(workspace)? {
+        step = step.args(["--test", &tier]);
+    }
+    if let Some(folder) = cluster.folder() {
+        step = step.env("DRIFT_KUBE", folder);
+    }
+    step.args(&args.args)
+        .env("RUST_TEST_THREADS", "1")
+        .env("DRIFT_AGENT", agent)
+        .env("DRIFT_PROBES", workspace.probes())
+        .current_dir(&workspace.root)
+        .run()?;
+    said("tests", start.elapsed());
+    let start = Instant::now();
+    drop(cluster);
+    said("down", start.elapsed());
+    leaves_nothing(workspace)?;
+    let start = Instant::now();
+    killed(workspace)?;
+    said("killed and down", start.elapsed());
+    Ok(())
+}
+
+/// Names of the test files of the tier.
+fn tiers(workspace: &Workspace) -> Result<Vec<String>> {
+    let folder = workspace.root.join("tests/tests");
+    let entries = fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))?;
+    let mut tiers = Vec::new();
+    for entry in entries {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        let name = name.strip_suffix(".rs").unwrap_or(&name);
+        if name.starts_with("cluster_") {
+            tiers.push(name.to_owned());
+        }
+    }
+    ensure!(
+        !tiers.is_empty(),
+        "no tests of the cluster in {}",
+        folder.display()
+    );
+    tiers.sort_unstable();
+    Ok(tiers)
+}
+
+/// An `up` that is killed half way leaves daemons, and `down` finds them.
+fn killed(workspace: &Workspace) -> Result<()> {
+    let interrupt = Interrupt::listen().context("listening for signals")?;
+    let program = std::env::current_exe().context("asking for this program's own path")?;
+    let mut up = Command::new(program)
+        .args(["kube", "up", "--nodes", "0"])
+        .stdout(Stdio::null())
+        .spawn()
+        .context("starting `kube up`")?;
+    let state = state::State::new(&workspace.tools());
+    let started = state::wait(
+        &interrupt,
+        "etcd is started",
+        Duration::from_secs(60),
+        || state.log("etcd").exists(),
+    );
+    up.kill().context("killing `kube up`")?;
+    up.wait().context("waiting for `kube up`")?;
+    started?;
+    ensure!(
+        state::down(&state)?,
+        "a killed `kube up` had left nothing: this shows nothing"
+    );
+    leaves_nothing(workspace)
+}
+
+/// No control group (and so no process), no file, no mount. Links and addresses were in namespaces of these processes.
+fn leaves_nothing(workspace: &Workspace) -> Result<()> {
+    let state = state::State::new(&workspace.tools());
+    for hierarchy in state::hierarchies() {
+        let group = hierarchy.join(state::GROUP);
+        ensure!(!group.exists(), "{} is there still", group.display());
+    }
+    ensure!(
+        !state.folder.exists(),
+        "{} is there still",
+        state.folder.display()
+    );
+    let mounts = fs::read_to_string("/proc/self/mountinfo").context("reading the mounts")?;
+    let folder = state.folder.to_string_lossy();
+    let left = mounts.lines().find(|line| line.contains(&*folder));
+    ensure!(left.is_none(), "a mount is there still: {left:?}");
+    Ok(())
+}
