@@ -4,23 +4,38 @@
 //! for news only, and starts and heals without it from what it was told last.
 //!
 //! ```text
+//! files (the node's own policy folder, if it has one) -> folder
 //! watch -> seen (what is there now) -> choose (what is for this node) -> folder (a file for each namespace)
+//! records -> notice -> recent -> node_drift (with the agent's own status) -> publish
+//!                   -> events -> publish
 //! ```
 
 mod choose;
+mod client;
+mod events;
+mod files;
 mod folder;
+mod node_drift;
+mod notice;
+mod publish;
+mod recent;
 mod seen;
+mod view;
 mod watch;
 
 use std::{
     io,
     path::{Path, PathBuf},
+    sync::Arc,
     time::Duration,
 };
 
 use log::{info, warn};
 
-use self::folder::Folder;
+use self::{folder::Folder, notice::Heard, view::View};
+use crate::{declare::Sources, serve::Desk};
+
+pub use notice::Notices;
 
 /// How long a node that has never heard its API server waits for it before it begins with no policies.
 const FIRST: Duration = Duration::from_secs(10);
@@ -32,6 +47,8 @@ pub struct Source {
     pub kubeconfig: Option<PathBuf>,
     /// The name of the Node.
     pub node: String,
+    /// A policy folder of the node's own, beside what the cluster says.
+    pub files: Option<PathBuf>,
 }
 
 /// The policy folder in the state folder.
@@ -40,18 +57,56 @@ pub fn policies(state: &Path) -> PathBuf {
     state.join("cluster").join("policies")
 }
 
+/// A cluster that is listened to.
+#[derive(Debug)]
+pub struct Link {
+    source: Source,
+    view: tokio::sync::watch::Receiver<View>,
+    notices: Notices,
+    heard: Heard,
+}
+
+impl Link {
+    /// Where records for the cluster go in.
+    #[must_use]
+    pub fn notices(&self) -> Notices {
+        self.notices.clone()
+    }
+
+    /// From now on the cluster is told how this node is, as `desk` says.
+    ///
+    /// # Panics
+    /// Outside of a tokio runtime.
+    pub fn publish(self, desk: Arc<Desk>) {
+        tokio::spawn(publish::run(self.source, self.view, desk, self.heard));
+    }
+}
+
 /// Keeps the policy folder beneath `state` as the API server has it, from now on. Comes back when it is so for the first time, or when there is one of an earlier run,
 /// or when there has been no answer for a while.
 ///
 /// # Errors
 /// The folder cannot be made.
-pub async fn follow(source: Source, state: &Path) -> io::Result<()> {
+pub async fn follow(source: Source, state: &Path) -> io::Result<Link> {
     let folder = Folder::open(state)?;
     let is_new = folder.is_new();
     let (told, first) = tokio::sync::oneshot::channel();
-    tokio::spawn(watch::run(source, folder, told));
+    let (show, view) = tokio::sync::watch::channel(View::default());
+    let (notices, heard) = notice::notices();
+    let link = Link {
+        source: source.clone(),
+        view,
+        notices,
+        heard,
+    };
+    match source.files.clone() {
+        Some(own) => files::follow(own, policies(state), show.clone()).await?,
+        // An earlier run may have had one.
+        None => files::put(&policies(state), &Sources::new())?,
+    }
+    tokio::spawn(watch::run(source, folder, told, show));
     if !is_new {
-        return Ok(());
+        return Ok(link);
     }
     match tokio::time::timeout(FIRST, first).await {
         Ok(_) => info!("the API server has said what is for this node"),
@@ -60,5 +115,5 @@ pub async fn follow(source: Source, state: &Path) -> io::Result<()> {
             FIRST.as_secs()
         ),
     }
-    Ok(())
+    Ok(link)
 }

@@ -369,7 +369,19 @@ pub struct Identity {
 /// # Errors
 /// As [`load`]; here a content of a version that is not active must be there too.
 pub fn identify(folder: &Path) -> Result<Vec<Identified>, Rejected> {
-    let identified = settled(folder, Keep::Bytes, |basis| {
+    identified(folder).0
+}
+
+/// All files that the policies in `folder` are made of, those of versions that are not active too.
+///
+/// Blocks on the file system.
+pub fn sources(folder: &Path) -> (Result<Sources, Rejected>, Basis) {
+    let (outcome, mut basis) = identified(folder);
+    (outcome.map(|_| basis.take_sources()), basis)
+}
+
+fn identified(folder: &Path) -> (Result<Vec<Identified>, Rejected>, Basis) {
+    settled(folder, Keep::Bytes, |basis| {
         let mut problems = Problems::default();
         let folder = folder::read(basis, &mut problems)?;
         attempt(
@@ -383,8 +395,7 @@ pub fn identify(folder: &Path) -> Result<Vec<Identified>, Rejected> {
                     .identities(lineages)
             },
         )
-    });
-    identified.0
+    })
 }
 
 /// What `attempt` gives for files that did not change meanwhile.

@@ -1,4 +1,4 @@
-//! What leaves the node, and how: a table for people or JSON lines for programs on standard output, and OTLP logs to a collector.
+//! What leaves the node, and how: a table for people or JSON lines for programs on standard output, OTLP logs to a collector, and what a cluster is told.
 //!
 //! The pipeline owns a [`Reporter`] and never waits in it: each way out has a bounded queue and a thread, and what does not fit is counted
 //! and told.
@@ -39,7 +39,7 @@ use loss::{Lost, lost};
 use otlp::Exporter;
 use outlet::Outlet;
 
-use crate::store::Bounds;
+use crate::{cluster::Notices, store::Bounds};
 
 /// The form on standard output.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,6 +99,7 @@ pub struct Reporter {
     outlet: Outlet,
     otlp: Option<Exporter>,
     history: Option<History>,
+    cluster: Option<Notices>,
 }
 
 #[derive(Clone, Debug)]
@@ -157,6 +158,7 @@ impl Reporter {
                 .map(|settings| Exporter::start(settings, node))
                 .transpose()?,
             history: None,
+            cluster: None,
             form,
         })
     }
@@ -169,6 +171,11 @@ impl Reporter {
         let node = self.form.node.clone();
         self.history = Some(History::start(state.to_owned(), bounds, node)?);
         Ok(())
+    }
+
+    /// From now on to a cluster too.
+    pub fn tell(&mut self, cluster: Notices) {
+        self.cluster = Some(cluster);
     }
 
     /// Says what is watched. In [`Output::Jsonl`] it says nothing: there is no such record.
@@ -200,6 +207,9 @@ impl Reporter {
         }
         if let Some(otlp) = &self.otlp {
             otlp.push(record);
+        }
+        if let Some(cluster) = &self.cluster {
+            cluster.push(record);
         }
         if let Some(history) = &self.history {
             history.push(record, &record.line(&self.form.node)?);

@@ -5,12 +5,19 @@ use std::{
     io::Write as _,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
+    time::Duration,
 };
 
 use anyhow::{Context as _, Result, ensure};
-use rustix::process::Pid;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
 
-use crate::skip::skip;
+use crate::{
+    agent::{Agent, program},
+    scene::Scene,
+    skip::skip,
+    wait,
+};
 
 /// The cluster, as its admin.
 #[derive(Debug)]
@@ -54,6 +61,43 @@ impl Cluster {
         let path = self.folder.join("pids").join(name);
         let pid = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         Pid::from_raw(pid.trim().parse()?).context("a process without a number")
+    }
+
+    /// Kills a daemon.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn kill(&self, name: &str) -> Result<()> {
+        let pid = self.daemon(name)?;
+        kill_process(pid, Signal::KILL).with_context(|| format!("killing {name}"))?;
+        // Who has started it may not have waited for it: what is left of it then has no memory.
+        let running = PathBuf::from(format!("/proc/{}/exe", pid.as_raw_nonzero()));
+        wait::until(Duration::from_secs(20), || {
+            if fs::read_link(&running).is_ok() {
+                Err(format!("{name} is still there"))
+            } else {
+                Ok(())
+            }
+        })
+        .map_err(anyhow::Error::msg)
+    }
+
+    /// Starts a daemon that was killed, and waits until the API server is ready.
+    ///
+    /// # Errors
+    /// It does not come up.
+    pub fn start(&self, name: &str) -> Result<()> {
+        let child = Command::new(self.folder.join("again").join(name))
+            .stdin(Stdio::null())
+            .spawn()
+            .with_context(|| format!("starting {name}"))?;
+        let pid = self.folder.join("pids").join(name);
+        fs::write(&pid, child.id().to_string()).with_context(|| pid.display().to_string())?;
+        wait::until(Duration::from_secs(60), || {
+            let ready = self.ask(&["get", "--raw", "/readyz", "--request-timeout=5s"], "");
+            ready.map(drop).map_err(|error| format!("{error:#}"))
+        })
+        .map_err(anyhow::Error::msg)
     }
 
     /// The admin's kubeconfig.
@@ -126,4 +170,83 @@ impl Cluster {
         self.ask(&["delete", "namespace", name, "--ignore-not-found"], "")?;
         self.ask(&["create", "namespace", name], "").map(drop)
     }
+
+    /// What kubectl says, as JSON.
+    ///
+    /// # Errors
+    /// It does not succeed, or that is none.
+    pub fn json(&self, arguments: &[&str]) -> Result<Value> {
+        let text = self.ask(&[arguments, &["-o", "json"]].concat(), "")?;
+        serde_json::from_str(&text).with_context(|| format!("kubectl {}", arguments.join(" ")))
+    }
+
+    /// A Node of this name, new, with the label `role`. There is no kubelet.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub fn node(&self, name: &str, role: &str) -> Result<()> {
+        self.ask(&["delete", "node", name, "--ignore-not-found"], "")?;
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"role": role}}});
+        self.ask(&["create", "-f", "-"], &node.to_string())
+            .map(drop)
+    }
+
+    /// The agent of the node `name`, in the cluster's network.
+    ///
+    /// # Errors
+    /// As of [`Agent::start_as`].
+    pub fn agent(&self, scene: &Scene, name: &str) -> Result<Agent> {
+        self.told(self.inside(&program())?, scene, name)
+    }
+
+    /// `command`, an agent, as the agent of the node `name`.
+    ///
+    /// # Errors
+    /// As of [`Agent::start_as`].
+    pub fn told(&self, mut command: Command, scene: &Scene, name: &str) -> Result<Agent> {
+        command.args(["run", "--source", "crd"]);
+        self.start_told(command, scene, name)
+    }
+
+    /// The agent of the node `name`, which has a policy folder of its own too.
+    ///
+    /// # Errors
+    /// As of [`Agent::start_as`].
+    pub fn agent_of_both(&self, scene: &Scene, name: &str) -> Result<Agent> {
+        self.told_both(self.inside(&program())?, scene, name)
+    }
+
+    /// `command`, an agent, as that of the node `name`, which has a policy folder of its own too.
+    ///
+    /// # Errors
+    /// As of [`Agent::start_as`].
+    pub fn told_both(&self, mut command: Command, scene: &Scene, name: &str) -> Result<Agent> {
+        command
+            .args(["run", "--source", "both", "--policies"])
+            .arg(scene.policies());
+        self.start_told(command, scene, name)
+    }
+
+    fn start_told(&self, mut command: Command, scene: &Scene, name: &str) -> Result<Agent> {
+        command
+            .args(["--node-name", name, "--sensor", "scan", "--kubeconfig"])
+            .arg(self.kubeconfig());
+        Agent::start_as(command, scene)
+    }
+}
+
+/// A policy `app` that heals, with versions 1.0.0 and 2.0.0 of one file.
+#[must_use]
+pub fn app(active: &str, selector: &str, path: &Path) -> String {
+    let version = |number: &str| {
+        json!({"apiVersion": "configdrift.io/v1alpha1", "kind": "PolicyVersion", "metadata": {"name": format!("app-{number}")},
+            "spec": {"policy": "app", "version": number, "files": [{"path": path, "content": {"inline": format!("version {number}\n")}}]}})
+    };
+    let policy = json!({"apiVersion": "configdrift.io/v1alpha1", "kind": "Policy", "metadata": {"name": "app"},
+        "spec": {"activeVersion": active, "mode": "heal", "guard": {"backoff": {"first": "0s"}}, "nodeSelector": {"role": selector}}});
+    format!(
+        "{}\n---\n{}\n---\n{policy}\n",
+        version("1.0.0"),
+        version("2.0.0")
+    )
 }

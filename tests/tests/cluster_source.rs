@@ -10,57 +10,12 @@ use std::{
 use anyhow::{Context as _, Result, ensure};
 use drift_tests::{
     agent::{Agent, is_built, program},
-    cluster::Cluster,
-    scene::Scene,
+    cluster::{Cluster, app as policy},
+    scene::{Scene, file},
     wait,
 };
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::json;
-
-/// The agent of the node `name`, in the cluster's network.
-fn agent(cluster: &Cluster, scene: &Scene, name: &str) -> Result<Agent> {
-    told(cluster.inside(&program())?, cluster, scene, name)
-}
-
-fn told(mut command: Command, cluster: &Cluster, scene: &Scene, name: &str) -> Result<Agent> {
-    command
-        .args([
-            "run",
-            "--source",
-            "crd",
-            "--node-name",
-            name,
-            "--sensor",
-            "scan",
-        ])
-        .arg("--kubeconfig")
-        .arg(cluster.kubeconfig());
-    Agent::start_as(command, scene)
-}
-
-/// A Node of this name, new, with the label `role`. There is no kubelet.
-fn node(cluster: &Cluster, name: &str, role: &str) -> Result<()> {
-    cluster.ask(&["delete", "node", name, "--ignore-not-found"], "")?;
-    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"role": role}}});
-    cluster
-        .ask(&["create", "-f", "-"], &node.to_string())
-        .map(drop)
-}
-
-/// A policy that heals, with versions 1.0.0 and 2.0.0 of one file.
-fn policy(active: &str, selector: &str, path: &Path) -> String {
-    let version = |number: &str| {
-        json!({"apiVersion": "configdrift.io/v1alpha1", "kind": "PolicyVersion", "metadata": {"name": format!("app-{number}")},
-            "spec": {"policy": "app", "version": number, "files": [{"path": path, "content": {"inline": format!("version {number}\n")}}]}})
-    };
-    let policy = json!({"apiVersion": "configdrift.io/v1alpha1", "kind": "Policy", "metadata": {"name": "app"},
-        "spec": {"activeVersion": active, "mode": "heal", "guard": {"backoff": {"first": "0s"}}, "nodeSelector": {"role": selector}}});
-    format!(
-        "{}\n---\n{}\n---\n{policy}\n",
-        version("1.0.0"),
-        version("2.0.0")
-    )
-}
 
 fn holds(path: &Path, text: &str) -> Result<()> {
     let found = wait::until(Duration::from_secs(20), || match fs::read_to_string(path) {
@@ -78,13 +33,13 @@ fn a_node_has_what_its_cluster_says_and_heals_without_it() -> Result<()> {
     };
     cluster.define()?;
     cluster.namespace("drift-source")?;
-    node(&cluster, "source-a", "web")?;
+    cluster.node("source-a", "web")?;
     let scene = Scene::new()?;
     let path = scene.at("app.conf");
     let apply = |text: &str| cluster.ask(&["-n", "drift-source", "apply", "-f", "-"], text);
 
     // Nothing is for this node yet, and so nothing is declared.
-    let agent = agent(&cluster, &scene, "source-a")?;
+    let agent = cluster.agent(&scene, "source-a")?;
     apply(&policy("1.0.0", "db", &path))?;
     apply(&policy("1.0.0", "web", &path))?;
     let activated = agent.activated(0, "1.0.0")?;
@@ -128,7 +83,7 @@ fn a_node_has_what_its_cluster_says_and_heals_without_it() -> Result<()> {
     // The API server is away: the agent was stopped and starts where there is no way to it.
     agent.stop()?;
     fs::write(&path, "drift while nobody looked\n")?;
-    let alone = told(Command::new(program()), &cluster, &scene, "source-a")?;
+    let alone = cluster.told(Command::new(program()), &scene, "source-a")?;
     holds(&path, "version 1.0.0\n")?;
     fs::write(&path, "drift while it is away\n")?;
     holds(&path, "version 1.0.0\n")?;
@@ -136,7 +91,7 @@ fn a_node_has_what_its_cluster_says_and_heals_without_it() -> Result<()> {
 
     // What was said meanwhile is heard at the next start.
     apply(&policy("2.0.0", "web", &path))?;
-    let agent = self::agent(&cluster, &scene, "source-a")?;
+    let agent = cluster.agent(&scene, "source-a")?;
     holds(&path, "version 2.0.0\n")?;
     agent.stop()?;
     Ok(())
@@ -168,14 +123,14 @@ fn while_the_api_server_or_its_etcd_hangs_drift_is_healed_and_then_news_are_hear
     };
     cluster.define()?;
     cluster.namespace("drift-hangs")?;
-    node(&cluster, "source-c", "web")?;
+    cluster.node("source-c", "web")?;
     let scene = Scene::new()?;
     let path = scene.at("app.conf");
     cluster.ask(
         &["-n", "drift-hangs", "apply", "-f", "-"],
         &policy("1.0.0", "web", &path),
     )?;
-    let agent = agent(&cluster, &scene, "source-c")?;
+    let agent = cluster.agent(&scene, "source-c")?;
     holds(&path, "version 1.0.0\n")?;
     for (daemon, version) in [("kube-apiserver", "2.0.0"), ("etcd", "1.0.0")] {
         let before = fs::read_to_string(&path)?;
@@ -210,6 +165,146 @@ fn while_the_api_server_or_its_etcd_hangs_drift_is_healed_and_then_news_are_hear
 }
 
 #[test]
+fn an_agent_that_starts_while_the_api_server_is_dead_heals_from_its_disk() -> Result<()> {
+    const TEST: &str = "an_agent_that_starts_while_the_api_server_is_dead_heals_from_its_disk";
+    let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
+        return Ok(());
+    };
+    cluster.define()?;
+    cluster.namespace("drift-dead")?;
+    cluster.node("source-d", "web")?;
+    let scene = Scene::new()?;
+    let path = scene.at("app.conf");
+    cluster.ask(
+        &["-n", "drift-dead", "apply", "-f", "-"],
+        &policy("1.0.0", "web", &path),
+    )?;
+    let agent = cluster.agent(&scene, "source-d")?;
+    holds(&path, "version 1.0.0\n")?;
+    agent.stop()?;
+
+    cluster.kill("kube-apiserver")?;
+    fs::write(&path, "drift while nobody looked\n")?;
+    // Whatever it finds, the next test has an API server again.
+    let alone = while_it_is_dead(&cluster, &scene, &path);
+    cluster.start("kube-apiserver")?;
+    let agent = alone?;
+
+    // It hears the API server again by itself.
+    let mark = agent.mark();
+    let patch = json!({"spec": {"activeVersion": "2.0.0"}}).to_string();
+    cluster.ask(
+        &[
+            "-n",
+            "drift-dead",
+            "patch",
+            "cpol",
+            "app",
+            "--type=merge",
+            "-p",
+            &patch,
+        ],
+        "",
+    )?;
+    let start = Instant::now();
+    agent.activated(mark, "2.0.0")?;
+    println!(
+        "heard again {} ms after the first word that it could hear",
+        start.elapsed().as_millis()
+    );
+    holds(&path, "version 2.0.0\n")?;
+    agent.stop()?;
+    Ok(())
+}
+
+/// An agent that starts and heals without an API server, twice.
+fn while_it_is_dead(cluster: &Cluster, scene: &Scene, path: &Path) -> Result<Agent> {
+    let start = Instant::now();
+    let agent = cluster.agent(scene, "source-d")?;
+    holds(path, "version 1.0.0\n")?;
+    println!(
+        "without an API server: healed {} ms after the agent's start",
+        start.elapsed().as_millis()
+    );
+    fs::write(path, "drift while it is dead\n")?;
+    holds(path, "version 1.0.0\n")?;
+    Ok(agent)
+}
+
+#[test]
+fn a_node_has_its_own_policy_folder_beside_what_its_cluster_says() -> Result<()> {
+    const TEST: &str = "a_node_has_its_own_policy_folder_beside_what_its_cluster_says";
+    let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
+        return Ok(());
+    };
+    cluster.define()?;
+    cluster.namespace("drift-both")?;
+    cluster.node("source-e", "web")?;
+    let scene = Scene::new()?;
+    let (theirs, own) = (scene.at("app.conf"), scene.at("own.conf"));
+    let declare = |version: &str| {
+        let spec = "  mode: heal\n  guard: {backoff: {first: 0s}}\n";
+        let text = format!("own {version}\n");
+        scene.declare(version, spec, &[file("own.conf", &text)])
+    };
+    declare("1.0.0")?;
+    cluster.ask(
+        &["-n", "drift-both", "apply", "-f", "-"],
+        &policy("1.0.0", "web", &theirs),
+    )?;
+    let agent = cluster.agent_of_both(&scene, "source-e")?;
+    for (path, text) in [(&theirs, "version 1.0.0\n"), (&own, "own 1.0.0\n")] {
+        holds(path, text)?;
+        fs::write(path, "drift\n")?;
+        holds(path, text)?;
+    }
+
+    // What is wrong in one of the two changes nothing of either, and the other goes on.
+    let policies = scene.policies().join("policy.yaml");
+    fs::write(&policies, "kind: [\n")?;
+    let said = wait::until(Duration::from_secs(20), || {
+        let said = agent.errors();
+        if said.contains("what the policy folder says is not taken") {
+            Ok(())
+        } else {
+            Err(said)
+        }
+    });
+    said.map_err(|said| anyhow::anyhow!("it says nothing of that: {said}"))?;
+    let mark = agent.mark();
+    let patch = json!({"spec": {"activeVersion": "2.0.0"}}).to_string();
+    cluster.ask(
+        &[
+            "-n",
+            "drift-both",
+            "patch",
+            "cpol",
+            "app",
+            "--type=merge",
+            "-p",
+            &patch,
+        ],
+        "",
+    )?;
+    agent.activated(mark, "2.0.0")?;
+    holds(&theirs, "version 2.0.0\n")?;
+    fs::write(&own, "drift\n")?;
+    holds(&own, "own 1.0.0\n")?;
+
+    // A version of the folder, while there is no way to the API server.
+    agent.stop()?;
+    let alone = cluster.told_both(Command::new(program()), &scene, "source-e")?;
+    let mark = alone.mark();
+    declare("1.1.0")?;
+    alone.activated(mark, "1.1.0")?;
+    holds(&own, "own 1.1.0\n")?;
+    fs::write(&theirs, "drift\n")?;
+    holds(&theirs, "version 2.0.0\n")?;
+    alone.stop()?;
+    Ok(())
+}
+
+#[test]
 fn what_is_for_a_node_follows_its_labels_and_what_is_wrong_changes_nothing() -> Result<()> {
     const TEST: &str = "what_is_for_a_node_follows_its_labels_and_what_is_wrong_changes_nothing";
     let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
@@ -217,14 +312,14 @@ fn what_is_for_a_node_follows_its_labels_and_what_is_wrong_changes_nothing() -> 
     };
     cluster.define()?;
     cluster.namespace("drift-labels")?;
-    node(&cluster, "source-b", "db")?;
+    cluster.node("source-b", "db")?;
     let scene = Scene::new()?;
     let path = scene.at("app.conf");
     cluster.ask(
         &["-n", "drift-labels", "apply", "-f", "-"],
         &policy("1.0.0", "web", &path),
     )?;
-    let agent = agent(&cluster, &scene, "source-b")?;
+    let agent = cluster.agent(&scene, "source-b")?;
     ensure!(!path.exists(), "this policy is for others");
     let label = |role: &str| {
         let role = format!("role={role}");

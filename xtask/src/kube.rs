@@ -144,7 +144,7 @@ impl Cluster {
             .take(nodes.into())
             .map(|letter| format!("node-{}", char::from(letter)))
             .collect();
-        for folder in ["log", "etcd", "empty", "pids"] {
+        for folder in ["log", "etcd", "empty", "pids", "again"] {
             let folder = state.folder.join(folder);
             fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
         }

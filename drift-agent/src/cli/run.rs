@@ -29,7 +29,7 @@ use crate::{
     pipeline::{self, Parts},
     probe::{Probe, ProbeSettings, Refused},
     report::{OtlpSettings, Output, Reporter},
-    serve,
+    serve::{self, Desk},
     settings::{Sensor, Settings},
     stop::{BREAK_GLASS, Files, Stops},
     store::{Bounds, Store},
@@ -43,11 +43,11 @@ use crate::{
 #[derive(Debug, Args)]
 #[command(after_help = EXAMPLES)]
 pub struct Run {
-    /// Where the policies are: in the folder that --policies names, or custom resources of the cluster that this node is in.
+    /// Where the policies are: in the folder that --policies names, custom resources of the cluster that this node is in, or both.
     #[arg(long, value_enum, default_value_t = SourceArg::Files)]
     source: SourceArg,
     /// Folder of policy files (*.yaml, *.yml).
-    #[arg(long, value_name = "DIR", required_if_eq("source", "files"), conflicts_with_all = ["kubeconfig", "node_name"])]
+    #[arg(long, value_name = "DIR", required_if_eq_any([("source", "files"), ("source", "both")]))]
     policies: Option<PathBuf>,
     /// How the API server is reached [default: as a pod is told].
     #[arg(long, value_name = "FILE")]
@@ -109,6 +109,7 @@ Examples:
   sudo drift-agent run --policies policies
   sudo drift-agent run --policies policies --mode heal
   sudo drift-agent run --source crd --kubeconfig admin.conf --node-name web-7
+  sudo drift-agent run --source both --policies policies --kubeconfig admin.conf
   drift-agent run --policies policies --sensor scan --scan-interval 5s -o jsonl
   sudo drift-agent run --policies policies --scan-interval 1h --scan-idle --scan-rate 2000";
 
@@ -121,6 +122,8 @@ enum SourceArg {
     Files,
     /// Policy and PolicyVersion resources.
     Crd,
+    /// The resources, and the policy folder beside them.
+    Both,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -176,16 +179,31 @@ impl Run {
             debug_probes,
         } = self;
         let state = state.path()?;
+        let cluster = |files| {
+            let node = node_name
+                .clone()
+                .or_else(|| std::env::var("NODE_NAME").ok())
+                .unwrap_or_else(super::node);
+            let source = cluster::Source {
+                kubeconfig: kubeconfig.clone(),
+                node,
+                files,
+            };
+            (cluster::policies(&state), Some(source))
+        };
         let (policies, source) = match (source, policies) {
-            (SourceArg::Crd, _) => {
-                let node = node_name
-                    .or_else(|| std::env::var("NODE_NAME").ok())
-                    .unwrap_or_else(super::node);
-                let source = cluster::Source { kubeconfig, node };
-                (cluster::policies(&state), Some(source))
-            }
+            (SourceArg::Crd, None) => cluster(None),
+            (SourceArg::Both, Some(own)) => cluster(Some(own)),
+            (SourceArg::Files, Some(_)) if kubeconfig.is_some() || node_name.is_some() => bail!(
+                "--kubeconfig and --node-name are of a cluster: add --source crd or --source both, or leave them out"
+            ),
             (SourceArg::Files, Some(policies)) => (policies, None),
-            (SourceArg::Files, None) => bail!("name the policy folder with --policies DIR"),
+            (SourceArg::Crd, Some(_)) => bail!(
+                "with --source crd no policy folder is read: use --source both, or leave --policies out"
+            ),
+            (SourceArg::Files | SourceArg::Both, None) => {
+                bail!("name the policy folder with --policies DIR")
+            }
         };
         let settings = Settings {
             policies,
@@ -238,11 +256,12 @@ fn start(settings: Settings, host: Host) -> Result<()> {
         .enable_all()
         .build()
         .context("cannot start the runtime")?;
-    if let Some(source) = settings.source.clone() {
-        runtime
-            .block_on(cluster::follow(source, &settings.state))
-            .context("cannot keep what the cluster says")?;
-    }
+    let link = settings
+        .source
+        .clone()
+        .map(|source| runtime.block_on(cluster::follow(source, &settings.state)))
+        .transpose()
+        .context("cannot keep what the cluster says")?;
     let recovered = recover(&host, &store);
     let (outcome, basis, waits) = look(&host, &store, &settings);
     let (snapshot, rejected) = match outcome {
@@ -261,13 +280,17 @@ fn start(settings: Settings, host: Host) -> Result<()> {
         let probe = sense(&settings, &snapshot)?;
         let store = Arc::new(store);
         let (ask, asked) = mpsc::channel(REQUESTS);
-        let served = serve::serve(
-            &settings.state,
+        let desk = Arc::new(Desk::new(
             ask,
             Arc::clone(&store),
             reporter.heals(),
             settings.soak,
-        );
+        ));
+        if let Some(link) = link {
+            reporter.tell(link.notices());
+            link.publish(Arc::clone(&desk));
+        }
+        let served = serve::serve(&settings.state, desk);
         let _served = served
             .inspect_err(|error| {
                 eprintln!("degraded: no control socket ({error}): `drift-agent status` cannot ask this agent. All else goes on.");

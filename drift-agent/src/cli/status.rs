@@ -110,6 +110,7 @@ fn without_agent(state: &Path) -> Status {
         full_scan_running_s: None,
         stops,
         policies: policies.collect(),
+        drifts: Vec::new(),
         store: None,
     }
 }

@@ -15,6 +15,8 @@ use super::seen::{Key, Kind, Object};
 pub(super) struct Share {
     /// Policies that are for the node (or that cannot be read, which is said when they are), and all versions of these.
     pub(super) documents: Vec<Value>,
+    /// The Policies by their names on the node, with their UIDs.
+    pub(super) policies: Vec<(String, (Key, String))>,
     /// The generation of each Policy, by its UID.
     pub(super) generations: BTreeMap<String, i64>,
     /// UIDs of policies that may be older than before.
@@ -38,6 +40,10 @@ pub(super) fn choose(
         chosen.insert(key);
         let share = shares.entry(key.namespace.clone()).or_default();
         share.documents.push(document);
+        let name = local(&key.namespace, &key.name);
+        share
+            .policies
+            .push((name, (key.clone(), object.uid.clone())));
         share
             .generations
             .insert(object.uid.clone(), object.generation);

@@ -20,6 +20,8 @@ kind: Policy
 metadata: {name: none}
 spec: {activeVersion: 0.0.0, nodeSelector: {kubernetes.io/hostname: \"\"}}
 ";
+/// How the name of a file begins that is not whole yet.
+pub(super) const NEW: &str = ".new-";
 /// No namespace has a dot.
 const NOBODYS_NAME: &str = "no.policies";
 
@@ -62,6 +64,11 @@ impl Folder {
     /// Whether no API server has filled it yet.
     pub(super) fn is_new(&self) -> bool {
         self.new
+    }
+
+    /// A sentence for each namespace whose word was not taken last.
+    pub(super) fn refused(&self) -> &BTreeMap<String, String> {
+        &self.said
     }
 
     fn file(&self, namespace: &str) -> PathBuf {
@@ -144,12 +151,19 @@ impl Folder {
             .collect();
         for entry in fs::read_dir(&self.policies)? {
             let path = entry?.path();
-            if !kept.contains(&path) && path.extension().is_some_and(|end| end == "yaml") {
+            if !kept.contains(&path) && is_namespaces(&path) {
                 fs::remove_file(path)?;
             }
         }
         Ok(())
     }
+}
+
+/// Whether this is the file of a namespace, or nobody's: what the cluster has said, and not the node's own policy folder.
+pub(super) fn is_namespaces(path: &Path) -> bool {
+    let name = path.file_name().map(|name| name.to_string_lossy());
+    let name = name.as_deref().and_then(|name| name.strip_suffix(".yaml"));
+    name.is_some_and(|name| name == NOBODYS_NAME || !name.contains('.'))
 }
 
 /// A document on each line, which is YAML too.
@@ -159,11 +173,9 @@ fn text(share: &Share) -> String {
 }
 
 /// Whole, or as it was; and there after a power cut.
-fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
-    let mut file = tempfile::Builder::new()
-        .prefix(".new-")
-        .tempfile_in(folder)?;
+    let mut file = tempfile::Builder::new().prefix(NEW).tempfile_in(folder)?;
     file.write_all(bytes)?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;

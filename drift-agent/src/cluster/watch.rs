@@ -5,26 +5,26 @@ use std::{
     time::{Duration, Instant},
 };
 
-use drift_common::policy::{API_VERSION, Node};
+use drift_common::policy::Node;
 use futures_util::{StreamExt as _, stream::BoxStream};
 use k8s_openapi::api::core::v1::Node as NodeObject;
 use kube::{
-    Api, Client, Config, ResourceExt,
-    api::{ApiResource, DynamicObject},
-    config::{KubeConfigOptions, Kubeconfig},
-    core::GroupVersionKind,
+    Api, Client, ResourceExt,
+    api::DynamicObject,
     runtime::{
         WatchStreamExt as _,
         watcher::{self, Event, watcher},
     },
 };
 use log::{info, warn};
-use tokio::sync::oneshot;
+use tokio::sync::{oneshot, watch};
 
 use super::{
     Folder, Source,
     choose::choose,
+    client::{client, own},
     seen::{Key, News, Object, Seen},
+    view::{FRESH, View},
 };
 
 /// The annotation with which a Policy may be older than what was seen of it.
@@ -34,26 +34,6 @@ pub(super) const ACCEPTS_OLDER: &str = "configdrift.io/accept-older";
 const GATHER: Duration = Duration::from_millis(50);
 /// A watch is begun anew after so many seconds. One that has died without a word is noticed five later.
 const WATCH: u32 = 240;
-const CONNECT: Duration = Duration::from_secs(5);
-const WRITE: Duration = Duration::from_secs(10);
-/// Between two tries to find out how the API server is reached.
-const RETRY: Duration = Duration::from_secs(10);
-/// After so long without an answer what is known counts as old.
-const FRESH: Duration = Duration::from_secs(300);
-
-/// Why the API server cannot be called.
-#[derive(Debug, thiserror::Error)]
-enum Reach {
-    #[error("the kubeconfig is of no use: {0}")]
-    Kubeconfig(#[from] kube::config::KubeconfigError),
-    #[error(
-        "this is no pod that may call an API server ({0}): name a kubeconfig with --kubeconfig"
-    )]
-    NoPod(#[from] kube::config::InClusterError),
-    #[error("there can be no client: {0}")]
-    Client(#[from] kube::Error),
-}
-
 /// News of any kind.
 enum Any {
     Policy(News<Object>),
@@ -61,18 +41,14 @@ enum Any {
     Node(News<Node>),
 }
 
-/// Never ends. `told` hears when the folder is for the first time as the API server has it.
-pub(super) async fn run(source: Source, mut folder: Folder, told: oneshot::Sender<()>) {
-    let client = loop {
-        match client(&source).await {
-            Ok(client) => break client,
-            Err(error) => {
-                // Files of a pod may come later than it.
-                eprintln!("degraded: no policies from the cluster: {error}");
-                tokio::time::sleep(RETRY).await;
-            }
-        }
-    };
+/// Never ends. `told` hears when the folder is for the first time as the API server has it, and `view` what else is known.
+pub(super) async fn run(
+    source: Source,
+    mut folder: Folder,
+    told: oneshot::Sender<()>,
+    view: watch::Sender<View>,
+) {
+    let client = client(&source).await;
     let mut told = Some(told);
     let mut seen = Seen::default();
     let mut silence = Silence::default();
@@ -86,11 +62,21 @@ pub(super) async fn run(source: Source, mut folder: Folder, told: oneshot::Sende
                 .map(|any| take(&mut seen, any))
                 .or(changed);
         }
+        show(&view, |view| view.silent = silence.since);
         if changed.is_none() || !seen.is_complete() {
             continue;
         }
-        folder = put(folder, &seen, &source.node, &mut told).await;
+        folder = put(folder, &seen, &source.node, &mut told, &view).await;
     }
+}
+
+/// Who looks at the view is woken where it has changed.
+fn show(view: &watch::Sender<View>, change: impl FnOnce(&mut View)) {
+    view.send_if_modified(|view| {
+        let old = view.clone();
+        change(view);
+        *view != old
+    });
 }
 
 /// Writes what is for this node, on a thread that may block.
@@ -99,12 +85,21 @@ async fn put(
     seen: &Seen,
     name: &str,
     told: &mut Option<oneshot::Sender<()>>,
+    view: &watch::Sender<View>,
 ) -> Folder {
     let Some(node) = seen.node() else {
         warn!("there is no Node {name} in the cluster: what was known stays in force");
+        show(view, |view| {
+            view.complete = true;
+            view.node = None;
+        });
         return folder;
     };
     let shares = choose(&seen.policies, &seen.versions, node);
+    let policies: BTreeMap<_, _> = shares
+        .values()
+        .flat_map(|share| share.policies.clone())
+        .collect();
     let written = tokio::task::spawn_blocking(move || {
         let outcome = folder.put(&shares);
         (folder, outcome)
@@ -125,6 +120,12 @@ async fn put(
         }
         Err(error) => eprintln!("degraded: what the cluster says cannot be written down: {error}"),
     }
+    show(view, |view| {
+        view.complete = true;
+        view.node = Some(node.uid.clone());
+        view.policies = policies;
+        view.refused = folder.refused().clone();
+    });
     folder
 }
 
@@ -136,36 +137,19 @@ fn take(seen: &mut Seen, any: Any) {
     }
 }
 
-async fn client(source: &Source) -> Result<Client, Reach> {
-    let mut config = match &source.kubeconfig {
-        Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path)?;
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
-        }
-        None => Config::incluster()?,
-    };
-    config.connect_timeout = Some(CONNECT);
-    config.write_timeout = Some(WRITE);
-    Ok(Client::try_from(config)?)
-}
-
 type Stream = BoxStream<'static, Result<Any, watcher::Error>>;
 
 /// All three kinds, each with its own back-off.
 fn all(client: &Client, node: &str) -> Stream {
-    let (group, version) = API_VERSION.split_once('/').unwrap_or((API_VERSION, ""));
     let resources = |kind: &str| {
-        let kind = GroupVersionKind::gvk(group, version, kind);
-        // kube's own plural of Policy is right, of PolicyVersion too.
-        let resource = ApiResource::from_gvk(&kind);
-        let api: Api<DynamicObject> = Api::all_with(client.clone(), &resource);
+        let api: Api<DynamicObject> = Api::all_with(client.clone(), &own(kind));
         watcher(api, config()).default_backoff()
     };
     let policies = resources("Policy").map(|event| Ok(Any::Policy(news(event?, object))));
     let versions = resources("PolicyVersion").map(|event| Ok(Any::Version(news(event?, object))));
-    let own = config().fields(&format!("metadata.name={node}"));
+    let this = config().fields(&format!("metadata.name={node}"));
     let nodes: Api<NodeObject> = Api::all(client.clone());
-    let nodes = watcher(nodes, own)
+    let nodes = watcher(nodes, this)
         .default_backoff()
         .map(|event| Ok(Any::Node(news(event?, labelled))));
     let streams: Vec<Stream> = vec![policies.boxed(), versions.boxed(), nodes.boxed()];

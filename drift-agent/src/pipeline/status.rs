@@ -1,6 +1,7 @@
 //! What the pipeline says of itself when it is asked. All of it is its state; nothing is looked at for it.
 
 use std::{
+    cmp::Reverse,
     collections::BTreeMap,
     time::{Duration, Instant, SystemTime},
 };
@@ -9,18 +10,24 @@ use drift_common::{abi::Kind, escape};
 use log::{debug, error};
 
 use crate::{
-    declare::Mode,
+    declare::{Declared, Mode},
     serve::{
-        Asked, Body, Counted, Health, Held, HeldPath, Lack, LastScan, PolicyStatus, Reason,
-        RecordsLost, Request, SensorStatus, Status, rfc3339,
+        Asked, Body, Counted, DriftStatus, Health, Held, HeldPath, Lack, LastScan, PolicyStatus,
+        Reason, RecordsLost, Request, SensorStatus, Status, rfc3339,
     },
     settings::Sensor,
 };
 
-use super::{Ears, Pipeline, PipelineError, change::Ask, loss::tally, timers::Timer};
+use super::{
+    Ears, Pipeline, PipelineError, change::Ask, describe::boot_ns, loss::tally, path::Ongoing,
+    timers::Timer,
+};
 
 /// Held paths that are named, of each policy.
 const MOST_NAMED: usize = 10;
+
+/// Drifts that are named.
+const MOST_DRIFTS: usize = 20;
 
 /// A scan that is later than this, beyond its time, is overdue.
 const GRACE: Duration = Duration::from_secs(60);
@@ -105,6 +112,7 @@ impl Pipeline {
             full_scan_running_s: self.scans.running_for(now).map(|time| time.as_secs()),
             stops: self.stop_status(wall),
             policies,
+            drifts: self.drifts(wall),
             store: None,
         }
     }
@@ -213,6 +221,55 @@ impl Pipeline {
             }
         }
         policies
+    }
+}
+
+impl Pipeline {
+    /// The gravest drifts, of these the oldest.
+    fn drifts(&self, wall: SystemTime) -> Vec<DriftStatus> {
+        let boot = boot_ns();
+        let mut all: Vec<(&Declared, &Ongoing)> = self
+            .snapshot
+            .files
+            .iter()
+            .zip(&self.paths)
+            .filter_map(|(file, state)| Some((&**file, state.drift.as_ref()?)))
+            .filter(|(_, drift)| drift.matters())
+            .collect();
+        all.sort_by_key(|(file, drift)| (Reverse(file.severity), drift.since_ns));
+        all.truncate(MOST_DRIFTS);
+        all.into_iter()
+            .map(|(file, drift)| {
+                let outcome = match drift.told {
+                    _ if file.on_drift == Mode::Observe => "observed",
+                    Some(_) if drift.failures > 0 => "failed",
+                    Some(_) => "suppressed",
+                    None => "pending",
+                };
+                let age = Duration::from_nanos(boot.saturating_sub(drift.since_ns));
+                DriftStatus {
+                    path: escape::path(&file.path).to_string(),
+                    policy: escape::printable(&file.policy.name).into_owned(),
+                    kinds: drift
+                        .drifts
+                        .iter()
+                        .map(|kind| kind.name().to_owned())
+                        .collect(),
+                    severity: file.severity.name().to_owned(),
+                    since: rfc3339(wall - age),
+                    outcome: outcome.to_owned(),
+                    reason: drift.told.map(str::to_owned),
+                    actor: match &drift.actor {
+                        Some(Ok(actor)) => Some(actor.into()),
+                        Some(Err(_)) | None => None,
+                    },
+                    actor_unknown: match &drift.actor {
+                        Some(Err(why)) => Some(why.clone()),
+                        Some(Ok(_)) | None => None,
+                    },
+                }
+            })
+            .collect()
     }
 }
 

@@ -63,7 +63,8 @@ impl Drop for Served {
 }
 
 /// What answers are made of, beside the pipeline's state.
-struct Desk {
+#[derive(Debug)]
+pub struct Desk {
     asked: mpsc::Sender<Asked>,
     store: Arc<Store>,
     heals: Option<Heals>,
@@ -76,13 +77,7 @@ struct Desk {
 ///
 /// # Errors
 /// There can be no socket. All else goes on without.
-pub fn serve(
-    state: &Path,
-    asked: mpsc::Sender<Asked>,
-    store: Arc<Store>,
-    heals: Option<Heals>,
-    soak: Duration,
-) -> io::Result<Served> {
+pub fn serve(state: &Path, desk: Arc<Desk>) -> io::Result<Served> {
     let folder = folder(state)?;
     match unlinkat(&folder, NAME, AtFlags::empty()) {
         Ok(()) | Err(rustix::io::Errno::NOENT) => {}
@@ -90,13 +85,6 @@ pub fn serve(
     }
     let listener = UnixListener::bind(place(&folder))?;
     chmodat(&folder, NAME, Mode::from_raw_mode(0o600), AtFlags::empty())?;
-    let desk = Arc::new(Desk {
-        asked,
-        store,
-        heals,
-        soak,
-        owner: rustix::process::geteuid().as_raw(),
-    });
     Ok(Served {
         folder,
         accepting: tokio::spawn(accept(listener, desk)),
@@ -219,6 +207,31 @@ fn parse(line: &[u8]) -> Result<Request, Refusal> {
 }
 
 impl Desk {
+    /// `asked`: where the pipeline hears requests.
+    #[must_use]
+    pub fn new(
+        asked: mpsc::Sender<Asked>,
+        store: Arc<Store>,
+        heals: Option<Heals>,
+        soak: Duration,
+    ) -> Self {
+        Self {
+            asked,
+            store,
+            heals,
+            soak,
+            owner: rustix::process::geteuid().as_raw(),
+        }
+    }
+
+    /// How this node is; `None`: it cannot be said now.
+    pub async fn status(&self) -> Option<Box<Status>> {
+        match self.answer(Request::Status, Peer::default()).await {
+            Body::Status(status) => Some(status),
+            Body::Version(_) | Body::Done(_) | Body::Healed(_) | Body::Error(_) => None,
+        }
+    }
+
     async fn answer(self: &Desk, request: Request, peer: Peer) -> Body {
         let (answer, answered) = oneshot::channel();
         let patience = request.patience();

@@ -2,10 +2,10 @@
 
 use std::{collections::BTreeMap, time::SystemTime};
 
-use drift_common::escape::printable;
+use drift_common::escape::{self, printable};
 use serde::{Deserialize, Serialize};
 
-use crate::{stop::Stop, store::Holding};
+use crate::{report::Actor, stop::Stop, store::Holding};
 
 /// In a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -73,8 +73,62 @@ pub struct Status {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub stops: Vec<StopStatus>,
     pub policies: Vec<PolicyStatus>,
+    /// The gravest of what is not as declared, of these the oldest.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub drifts: Vec<DriftStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreStatus>,
+}
+
+/// One path that is not as declared.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DriftStatus {
+    pub path: String,
+    pub policy: String,
+    pub kinds: Vec<String>,
+    pub severity: String,
+    /// When it was changed, as far as known.
+    pub since: String,
+    /// `observed`, `pending`, `suppressed` or `failed`.
+    pub outcome: String,
+    /// Why it is not healed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor: Option<ActorStatus>,
+    /// Why it is not known who has changed it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub actor_unknown: Option<String>,
+}
+
+/// Who has changed something.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ActorStatus {
+    pub comm: String,
+    pub pid: u32,
+    pub uid: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub exe: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cgroup: Option<String>,
+}
+
+impl From<&Actor> for ActorStatus {
+    fn from(actor: &Actor) -> Self {
+        Self {
+            comm: printable(&actor.comm.to_string_lossy()).into_owned(),
+            pid: actor.pid,
+            uid: actor.uid,
+            exe: actor
+                .exe
+                .as_deref()
+                .map(|exe| escape::path(exe).to_string()),
+            cgroup: actor
+                .cgroup
+                .as_deref()
+                .map(|cgroup| printable(cgroup).into_owned()),
+        }
+    }
 }
 
 /// Healing is held back, of a policy or of all.

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 
 /// How much a drift of a path matters: what is said of it has this severity.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Severity {
     Info,
     #[default]

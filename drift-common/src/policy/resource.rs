@@ -10,12 +10,20 @@ use super::{
     shape::{self, Field, Shape, Value},
 };
 
-/// A kind of document.
+/// What there is of an object beside its metadata.
+enum Part {
+    /// People write it. Such objects are in a namespace, and are the documents of policy files.
+    Spec(&'static Shape),
+    /// An agent writes it, beside the object. Such an object is a node's.
+    Status(&'static Shape),
+}
+
+/// A kind of object.
 struct Resource {
     kind: &'static str,
     plural: &'static str,
     short: &'static str,
-    spec: &'static Shape,
+    part: Part,
     about: &'static str,
     /// Rules of the spec as a whole, beside those of its shape.
     rules: &'static [(&'static str, &'static str)],
@@ -23,12 +31,12 @@ struct Resource {
     columns: &'static [(&'static str, &'static str, &'static str)],
 }
 
-const RESOURCES: [Resource; 2] = [
+const RESOURCES: [Resource; 3] = [
     Resource {
         kind: "Policy",
         plural: "policies",
         short: "cpol",
-        spec: &shape::POLICY,
+        part: Part::Spec(&shape::POLICY),
         about: "A named line of configuration: which of its versions is active on which nodes, and what to do on drift.",
         rules: &[],
         columns: &[
@@ -43,7 +51,7 @@ const RESOURCES: [Resource; 2] = [
         kind: "PolicyVersion",
         plural: "policyversions",
         short: "cpv",
-        spec: &shape::VERSION_SPEC,
+        part: Part::Spec(&shape::VERSION_SPEC),
         about: "One declared snapshot of a policy. It never changes: what is to be declared otherwise is another version.",
         rules: &[(
             "self == oldSelf",
@@ -55,6 +63,41 @@ const RESOURCES: [Resource; 2] = [
             ("Age", "date", ".metadata.creationTimestamp"),
         ],
     },
+    Resource {
+        kind: NODE_DRIFT,
+        plural: "nodedrifts",
+        short: "nd",
+        part: Part::Status(&shape::NODE_DRIFT),
+        about: "How a node is, by its agent: what is in force there, what is not as declared, and whether the agent can do all it should.",
+        rules: &[],
+        columns: &[
+            (
+                "Synced",
+                "string",
+                ".status.conditions[?(@.type==\"Synced\")].status",
+            ),
+            (
+                "Healed",
+                "string",
+                ".status.conditions[?(@.type==\"Healed\")].status",
+            ),
+            ("Policies", "integer", ".status.counts.policies"),
+            ("Files", "integer", ".status.counts.files"),
+            ("Drifting", "integer", ".status.counts.drifting"),
+            ("Heals", "integer", ".status.counts.healed"),
+            ("Sensor", "string", ".status.sensor.name"),
+            ("Age", "date", ".metadata.creationTimestamp"),
+        ],
+    },
+];
+
+/// The kind of the object that an agent writes.
+pub const NODE_DRIFT: &str = "NodeDrift";
+
+/// Lists of a status whose items are told apart by these fields, so that they can be changed one by one.
+const KEYED: [(&str, &[&str]); 2] = [
+    ("conditions", &["type"]),
+    ("policies", &["namespace", "name"]),
 ];
 
 /// The group, and the version, of [`API_VERSION`].
@@ -84,17 +127,30 @@ fn definition(resource: &Resource) -> Json {
         .iter()
         .map(|(name, kind, path)| json!({"name": name, "type": kind, "jsonPath": path}))
         .collect();
-    let mut spec = map(resource.spec);
+    let (name, shape, scope) = match resource.part {
+        Part::Spec(shape) => ("spec", shape, "Namespaced"),
+        Part::Status(shape) => ("status", shape, "Cluster"),
+    };
+    let mut part = map(shape);
     for (expression, message) in resource.rules {
-        rule(&mut spec, expression, message);
+        rule(&mut part, expression, message);
     }
-    json!({
+    let mut schema = json!({
+        "description": resource.about,
+        "type": "object",
+        "properties": {
+            "apiVersion": {"type": "string"},
+            "kind": {"type": "string"},
+            "metadata": {"type": "object"},
+        },
+    });
+    let mut definition = json!({
         "apiVersion": "apiextensions.k8s.io/v1",
         "kind": "CustomResourceDefinition",
         "metadata": {"name": format!("{}.{group}", resource.plural)},
         "spec": {
             "group": group,
-            "scope": "Namespaced",
+            "scope": scope,
             "names": {
                 "kind": resource.kind,
                 "listKind": format!("{}List", resource.kind),
@@ -108,20 +164,23 @@ fn definition(resource: &Resource) -> Json {
                 "served": true,
                 "storage": true,
                 "additionalPrinterColumns": columns,
-                "schema": {"openAPIV3Schema": {
-                    "description": resource.about,
-                    "type": "object",
-                    "required": ["spec"],
-                    "properties": {
-                        "apiVersion": {"type": "string"},
-                        "kind": {"type": "string"},
-                        "metadata": {"type": "object"},
-                        "spec": spec,
-                    },
-                }},
             }],
         },
-    })
+    });
+    match resource.part {
+        Part::Spec(_) => schema["required"] = json!([name]),
+        Part::Status(_) => {
+            for (list, keys) in KEYED {
+                let list = &mut part["properties"][list];
+                list["x-kubernetes-list-type"] = json!("map");
+                list["x-kubernetes-list-map-keys"] = json!(keys);
+            }
+            definition["spec"]["versions"][0]["subresources"] = json!({"status": {}});
+        }
+    }
+    schema["properties"][name] = part;
+    definition["spec"]["versions"][0]["schema"] = json!({"openAPIV3Schema": schema});
+    definition
 }
 
 fn rule(schema: &mut Json, expression: &str, message: &str) {

@@ -30,7 +30,10 @@ macro_rules! words {
 
 // After the macro, which it uses.
 mod guard;
+pub mod node_drift;
 mod rollout;
+
+pub(crate) use node_drift::NODE_DRIFT;
 
 pub(crate) use guard::{BACKOFF, FIGHT, GUARD, MAX_HEALS, MAX_PER_MINUTE, MAX_WINDOWS, WINDOW};
 use rollout::LABEL;

@@ -2,7 +2,9 @@
 //! namespaces that end with their last process.
 
 use std::{
+    ffi::OsStr,
     fs, io,
+    os::unix::fs::PermissionsExt as _,
     path::{Path, PathBuf},
     process::{Command, Stdio},
     time::{Duration, Instant},
@@ -126,24 +128,46 @@ impl Daemon<'_> {
             || PATH.to_owned(),
             |first| format!("{}:{PATH}", first.display()),
         );
-        let child = command
+        command
             .arg("--")
             .arg(self.program)
             .args(&self.arguments)
             .env_clear()
             .env("PATH", path)
-            .env("HOME", "/root")
+            .env("HOME", "/root");
+        again(&state.folder.join("again").join(&self.name), &command, &log)?;
+        let child = command
             .stdin(Stdio::null())
             .stdout(output)
             .stderr(errors)
             .spawn()
             .with_context(|| format!("starting {}", self.name))?;
-        // For tests that stop one of them.
+        // For tests that stop or kill one of them.
         let pid = state.folder.join("pids").join(&self.name);
         fs::write(&pid, child.id().to_string())
             .with_context(|| format!("writing {}", pid.display()))?;
         Ok(child.id())
     }
+}
+
+/// Writes a program that starts a daemon as `command` does: for tests that have killed it.
+fn again(place: &Path, command: &Command, log: &Path) -> Result<()> {
+    let quoted = |text: &OsStr| format!("'{}'", text.to_string_lossy().replace('\'', r"'\''"));
+    let set = command
+        .get_envs()
+        .filter_map(|(name, value)| Some(format!("{}={}", name.display(), quoted(value?))));
+    let words = [command.get_program()]
+        .into_iter()
+        .chain(command.get_args());
+    let words: Vec<String> = set.chain(words.map(quoted)).collect();
+    let script = format!(
+        "#!/bin/sh\nexec env -i {} </dev/null >>{} 2>&1\n",
+        words.join(" "),
+        quoted(log.as_os_str())
+    );
+    fs::write(place, script)
+        .and_then(|()| fs::set_permissions(place, fs::Permissions::from_mode(0o755)))
+        .with_context(|| format!("writing {}", place.display()))
 }
 
 /// Runs `script` in the namespaces of `like`.
@@ -256,6 +280,20 @@ mod tests {
         remove_group(&group).unwrap();
         assert!(!group.exists());
         remove_group(&group).unwrap();
+    }
+
+    #[test]
+    fn what_starts_a_daemon_again_says_every_word_as_it_was() {
+        let folder = tempfile::tempdir().unwrap();
+        let (place, log) = (folder.path().join("again"), folder.path().join("a log"));
+        let mut command = Command::new("printf");
+        command
+            .args(["%s|", "it's", "a  b", "$HOME"])
+            .env_clear()
+            .env("PATH", "/usr/bin:/bin");
+        again(&place, &command, &log).unwrap();
+        assert!(Command::new(&place).status().unwrap().success());
+        assert_eq!(fs::read_to_string(log).unwrap(), "it's|a  b|$HOME|");
     }
 
     #[test]

@@ -31,8 +31,13 @@ fn status() -> Status {
         full_scan_running_s: None,
         stops: Vec::new(),
         policies: Vec::new(),
+        drifts: Vec::new(),
         store: None,
     }
+}
+
+fn desk(asked: mpsc::Sender<Asked>, store: Arc<Store>) -> Arc<Desk> {
+    Arc::new(Desk::new(asked, store, None, Duration::ZERO))
 }
 
 /// A socket with something behind it that answers as long as the scene is there.
@@ -54,7 +59,7 @@ impl Scene {
         let store = Store::open(folder.path(), DEFAULT_QUOTA).expect("a store");
         let (sender, mut asked) = mpsc::channel::<Asked>(8);
         let guard = runtime.enter();
-        let served = serve(folder.path(), sender, store.into(), None, Duration::ZERO);
+        let served = serve(folder.path(), desk(sender, store.into()));
         drop(guard);
         runtime.spawn(async move {
             let mut unanswered = Vec::new();
@@ -236,7 +241,7 @@ fn what_a_killed_agent_or_somebody_else_left_is_replaced_and_long_paths_do_no_ha
     let store: Arc<Store> = Store::open(&state, DEFAULT_QUOTA).expect("a store").into();
     for _ in 0..2 {
         let (sender, mut asked) = mpsc::channel(1);
-        let served = serve(&state, sender, Arc::clone(&store), None, Duration::ZERO);
+        let served = serve(&state, desk(sender, Arc::clone(&store)));
         runtime.spawn(async move {
             while let Some(request) = asked.recv().await {
                 let answer = Body::Status(Box::new(status()));

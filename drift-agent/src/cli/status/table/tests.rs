@@ -58,6 +58,7 @@ fn status() -> Status {
         full_scan_running_s: None,
         stops: Vec::new(),
         policies: vec![policy("ssh", "1.0.0", "observe", 11, 1), web, limits],
+        drifts: Vec::new(),
         store: None,
     }
 }

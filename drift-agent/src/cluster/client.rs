@@ -1,0 +1,76 @@
+//! How the API server is called.
+
+use std::{
+    hash::{BuildHasher as _, Hasher as _, RandomState},
+    time::Duration,
+};
+
+use kube::{
+    Client, Config,
+    api::ApiResource,
+    config::{KubeConfigOptions, Kubeconfig},
+    core::GroupVersionKind,
+};
+
+use drift_common::policy::API_VERSION;
+
+use super::Source;
+
+const CONNECT: Duration = Duration::from_secs(5);
+const WRITE: Duration = Duration::from_secs(10);
+/// Between two tries to find out how the API server is reached.
+const RETRY: Duration = Duration::from_secs(10);
+
+/// Why the API server cannot be called.
+#[derive(Debug, thiserror::Error)]
+enum Reach {
+    #[error("the kubeconfig is of no use: {0}")]
+    Kubeconfig(#[from] kube::config::KubeconfigError),
+    #[error(
+        "this is no pod that may call an API server ({0}): name a kubeconfig with --kubeconfig"
+    )]
+    NoPod(#[from] kube::config::InClusterError),
+    #[error("there can be no client: {0}")]
+    Client(#[from] kube::Error),
+}
+
+/// A client, as soon as there can be one.
+pub(super) async fn client(source: &Source) -> Client {
+    loop {
+        match reach(source).await {
+            Ok(client) => return client,
+            Err(error) => {
+                // Files of a pod may come later than it.
+                eprintln!("degraded: nothing from the cluster, and nothing to it: {error}");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
+    }
+}
+
+async fn reach(source: &Source) -> Result<Client, Reach> {
+    let mut config = match &source.kubeconfig {
+        Some(path) => {
+            let kubeconfig = Kubeconfig::read_from(path)?;
+            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
+        }
+        None => Config::incluster()?,
+    };
+    config.connect_timeout = Some(CONNECT);
+    config.write_timeout = Some(WRITE);
+    Ok(Client::try_from(config)?)
+}
+
+/// One of the project's own kinds.
+pub(super) fn own(kind: &str) -> ApiResource {
+    let (group, version) = API_VERSION.split_once('/').unwrap_or((API_VERSION, ""));
+    // kube's own plural of Policy is right, of PolicyVersion and NodeDrift too.
+    ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
+}
+
+/// From half of `span` to all of it, at random: many nodes do not come at one moment.
+pub(super) fn jittered(span: Duration) -> Duration {
+    let random = RandomState::new().build_hasher().finish();
+    let share = (random % 1000) as u32;
+    span / 2 + span / 2 * share / 1000
+}
