@@ -162,11 +162,12 @@ impl Cluster {
         .map(drop)
     }
 
-    /// A namespace of this name, with nothing in it.
+    /// A namespace of this name, with nothing in it; and no Policies of other tests, which select the same nodes.
     ///
     /// # Errors
     /// The API server refuses.
     pub fn namespace(&self, name: &str) -> Result<()> {
+        self.ask(&["delete", "cpol", "--all", "--all-namespaces"], "")?;
         self.ask(&["delete", "namespace", name, "--ignore-not-found"], "")?;
         self.ask(&["create", "namespace", name], "").map(drop)
     }

@@ -6,43 +6,37 @@ use crate::cluster::client::jittered;
 
 /// What is heard within this time is written once.
 const GATHER: Duration = Duration::from_millis(300);
-/// Between two writes, at first and at last.
+/// Between two writes, at least.
 const SHORTEST: Duration = Duration::from_secs(1);
-const LONGEST: Duration = Duration::from_secs(30);
+/// Between two writes, where they go on for long.
+const EVERY: Duration = Duration::from_secs(30);
+/// So many may come before that.
+const BURST: u32 = 10;
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Pace {
     last: Option<Instant>,
-    pause: Duration,
-}
-
-impl Default for Pace {
-    fn default() -> Self {
-        Self {
-            last: None,
-            pause: SHORTEST,
-        }
-    }
+    /// When all writes until now would be over, with one in [`EVERY`].
+    over: Option<Instant>,
 }
 
 impl Pace {
     /// When to write what was heard now.
     pub(super) fn next(&self, now: Instant) -> Instant {
         let soon = now + GATHER / 2 + jittered(GATHER / 2);
-        self.last.map_or(soon, |last| soon.max(last + self.pause))
+        let spaced = self.last.map(|last| last + SHORTEST);
+        let paid = self
+            .over
+            .and_then(|over| over.checked_sub(EVERY * (BURST - 1)));
+        [spaced, paid]
+            .into_iter()
+            .flatten()
+            .fold(soon, Instant::max)
     }
 
-    /// Where writes go on one after the other, each pause is twice the one before; a while of quiet, and it is as at first.
     pub(super) fn wrote(&mut self, now: Instant) {
-        let is_busy = self
-            .last
-            .is_some_and(|last| now.saturating_duration_since(last) < self.pause * 4);
-        self.pause = if is_busy {
-            (self.pause * 2).min(LONGEST)
-        } else {
-            SHORTEST
-        };
         self.last = Some(now);
+        self.over = Some(self.over.map_or(now, |over| over.max(now)) + EVERY);
     }
 }
 
@@ -62,9 +56,9 @@ mod tests {
             pace.wrote(now);
             writes += 1;
         }
-        assert!((100..140).contains(&writes), "{writes} in an hour");
+        assert!((120..135).contains(&writes), "{writes} in an hour");
         // Then it is quiet.
-        let later = now + LONGEST * 5;
+        let later = now + EVERY * 5;
         assert!(pace.next(later) <= later + GATHER);
         pace.wrote(later);
         let again = later + Duration::from_millis(100);
