@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! files (the node's own policy folder, if it has one) -> folder
-//! watch -> seen (what is there now) -> choose (what is for this node) -> folder (a file for each namespace)
+//! watch -> seen (what is there now) -> choose (what is for this node) -> kept (contents of ConfigMaps and Secrets) -> folder (a file for each namespace)
 //! records -> notice -> recent -> node_drift (with the agent's own status) -> publish
 //!                   -> events -> publish
 //! ```
@@ -15,6 +15,7 @@ mod client;
 mod events;
 mod files;
 mod folder;
+mod kept;
 mod node_drift;
 mod notice;
 mod publish;

@@ -12,7 +12,7 @@
 //!   version: 1.2.0                     # semantic version
 //!   files:
 //!     - path: /etc/app/app.conf        # or pathBytes: its base64, where it is not UTF-8
-//!       content: {inline: "listen = 80\n"}   # exactly these bytes; or base64, gzip, dataUrl, file (relative to this policy file), digest
+//!       content: {inline: "listen = 80\n"}   # exactly these bytes; or base64, gzip, dataUrl, file (relative to this policy file), digest, configMap, secret
 //!       mode: "0644"                   # optional, as are owner and group (name or id): undeclared is left alone
 //!       owner: root
 //!       group: root
@@ -71,7 +71,7 @@ pub use attribute::{
 };
 pub use closure::{Move, Preference, Refused, moves, order};
 pub use compare::{Absence, Compare, Equal, Format, Keys, Rules};
-pub use content::{Content, Encoding, MAX_CONTENT, Packed, Unpack};
+pub use content::{Content, Encoding, Keeper, Kept, MAX_CONTENT, Packed, Unpack};
 pub use digest::canonical;
 pub use expect::{
     HardLinks, Heed, MAX_SIZE, Redact, Severity, with_unix_line_ends, without_final_newline,

@@ -305,6 +305,74 @@ fn a_node_has_its_own_policy_folder_beside_what_its_cluster_says() -> Result<()>
 }
 
 #[test]
+fn contents_are_kept_in_config_maps_and_secrets_that_cannot_change() -> Result<()> {
+    const TEST: &str = "contents_are_kept_in_config_maps_and_secrets_that_cannot_change";
+    let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
+        return Ok(());
+    };
+    cluster.define()?;
+    cluster.namespace("drift-kept")?;
+    cluster.node("source-f", "web")?;
+    let scene = Scene::new()?;
+    let (open, closed) = (scene.at("app.conf"), scene.at("password"));
+    let apply = |object: serde_json::Value| {
+        cluster.ask(
+            &["-n", "drift-kept", "apply", "-f", "-"],
+            &object.to_string(),
+        )
+    };
+    let version = json!({"apiVersion": "configdrift.io/v1alpha1", "kind": "PolicyVersion", "metadata": {"name": "app-1"},
+        "spec": {"policy": "app", "version": "1.0.0", "files": [
+            {"path": open, "content": {"configMap": {"name": "app", "key": "app.conf"}}},
+            {"path": closed, "content": {"secret": {"name": "app", "key": "password"}}}]}});
+    let policy = json!({"apiVersion": "configdrift.io/v1alpha1", "kind": "Policy", "metadata": {"name": "app"},
+        "spec": {"activeVersion": "1.0.0", "mode": "heal", "guard": {"backoff": {"first": "0s"}}, "nodeSelector": {"role": "web"}}});
+    apply(version)?;
+    apply(policy)?;
+    let agent = cluster.agent(&scene, "source-f")?;
+    let says = |what: &str| {
+        let said = wait::until(Duration::from_secs(20), || {
+            let said = agent.errors();
+            if said.contains(what) {
+                Ok(())
+            } else {
+                Err(said)
+            }
+        });
+        said.map_err(|said| anyhow::anyhow!("it does not say `{what}`: {said}"))
+    };
+    says("there is no ConfigMap app")?;
+    let map = |immutable: bool| json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}, "data": {"app.conf": "listen = 80\n"}, "immutable": immutable});
+    apply(map(false))?;
+    says("the ConfigMap app can change, and a version never does: give it `immutable: true`")?;
+    apply(map(true))?;
+    says("there is no Secret app")?;
+    let secret = |key: &str| json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "app"}, "data": {key: "aHVudGVyMg=="}, "immutable": true});
+    apply(secret("pass"))?;
+    says("the Secret app has no key password")?;
+    cluster.ask(&["-n", "drift-kept", "delete", "secret", "app"], "")?;
+    apply(secret("password"))?;
+    agent.activated(0, "1.0.0")?;
+    for (path, text) in [(&open, "listen = 80\n"), (&closed, "hunter2")] {
+        holds(path, text)?;
+        fs::write(path, "drift\n")?;
+        holds(path, text)?;
+    }
+    ensure!(
+        !agent.errors().contains("hunter2") && !agent.errors().contains("aHVudGVyMg"),
+        "it tells a secret"
+    );
+    agent.stop()?;
+
+    // From the disk, without a way to the API server.
+    fs::write(&closed, "drift\n")?;
+    let alone = cluster.told(Command::new(program()), &scene, "source-f")?;
+    holds(&closed, "hunter2")?;
+    alone.stop()?;
+    Ok(())
+}
+
+#[test]
 fn what_is_for_a_node_follows_its_labels_and_what_is_wrong_changes_nothing() -> Result<()> {
     const TEST: &str = "what_is_for_a_node_follows_its_labels_and_what_is_wrong_changes_nothing";
     let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {

@@ -183,7 +183,12 @@ fn is_same(one: &Path, other: &Path) -> bool {
 
 fn refers_to_files(version: &PolicyVersion) -> bool {
     let mut files = version.files.iter();
-    files.any(|file| matches!(file.content.value, Content::File(_) | Content::Blob(_)))
+    files.any(|file| {
+        matches!(
+            file.content.value,
+            Content::File(_) | Content::Blob(_) | Content::Kept(_)
+        )
+    })
 }
 
 /// The number of the draft.

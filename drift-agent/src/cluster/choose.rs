@@ -21,6 +21,8 @@ pub(super) struct Share {
     pub(super) generations: BTreeMap<String, i64>,
     /// UIDs of policies that may be older than before.
     pub(super) accepted: BTreeSet<String>,
+    /// Why none of it can be taken, where that is known before it is read.
+    pub(super) refused: Option<String>,
 }
 
 /// What each namespace says to `node`. A namespace that says nothing is left out.

@@ -87,7 +87,9 @@ impl Folder {
         for (namespace, share) in shares {
             let text = text(share);
             let path = self.file(namespace);
-            let why = if let Some(uid) = self.older(share) {
+            let why = if let Some(why) = &share.refused {
+                Some(why.clone())
+            } else if let Some(uid) = self.older(share) {
                 Some(format!(
                     "a Policy is older than it was ({uid}): the API server shows an earlier state. If that is meant, give it the annotation {} = true",
                     super::watch::ACCEPTS_OLDER

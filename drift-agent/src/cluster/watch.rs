@@ -22,7 +22,8 @@ use tokio::sync::{oneshot, watch};
 use super::{
     Folder, Source,
     choose::choose,
-    client::{client, own},
+    client::{client, jittered, own},
+    kept::Contents,
     seen::{Key, News, Object, Seen},
     view::{FRESH, View},
 };
@@ -32,6 +33,8 @@ pub(super) const ACCEPTS_OLDER: &str = "configdrift.io/accept-older";
 
 /// How long news are gathered: one `kubectl apply` is several.
 const GATHER: Duration = Duration::from_millis(50);
+/// A ConfigMap or Secret that is not there, or not right, is looked for again after so long.
+const RETRY: Duration = Duration::from_secs(10);
 /// A watch is begun anew after so many seconds. One that has died without a word is noticed five later.
 const WATCH: u32 = 240;
 /// News of any kind.
@@ -52,9 +55,21 @@ pub(super) async fn run(
     let mut told = Some(told);
     let mut seen = Seen::default();
     let mut silence = Silence::default();
+    let mut contents = Contents::new(client.clone());
+    let mut lacks = false;
     let mut news = all(&client, &source.node);
-    while let Some(first) = news.next().await {
-        let mut changed = silence.heard(first).map(|any| take(&mut seen, any));
+    loop {
+        let next = if lacks {
+            tokio::time::timeout(jittered(RETRY), news.next()).await
+        } else {
+            Ok(news.next().await)
+        };
+        let mut changed = match next {
+            Ok(Some(first)) => silence.heard(first).map(|any| take(&mut seen, any)),
+            Ok(None) => return, // a watcher does not end
+            // What was lacking is looked for again.
+            Err(_) => Some(()),
+        };
         let end = tokio::time::Instant::now() + GATHER;
         while let Ok(Some(more)) = tokio::time::timeout_at(end, news.next()).await {
             changed = silence
@@ -66,7 +81,7 @@ pub(super) async fn run(
         if changed.is_none() || !seen.is_complete() {
             continue;
         }
-        folder = put(folder, &seen, &source.node, &mut told, &view).await;
+        (folder, lacks) = put(folder, &seen, &source.node, &mut contents, &mut told, &view).await;
     }
 }
 
@@ -79,23 +94,25 @@ fn show(view: &watch::Sender<View>, change: impl FnOnce(&mut View)) {
     });
 }
 
-/// Writes what is for this node, on a thread that may block.
+/// Writes what is for this node, on a thread that may block. `true`: something that it names is not there.
 async fn put(
     mut folder: Folder,
     seen: &Seen,
     name: &str,
+    contents: &mut Contents,
     told: &mut Option<oneshot::Sender<()>>,
     view: &watch::Sender<View>,
-) -> Folder {
+) -> (Folder, bool) {
     let Some(node) = seen.node() else {
         warn!("there is no Node {name} in the cluster: what was known stays in force");
         show(view, |view| {
             view.complete = true;
             view.node = None;
         });
-        return folder;
+        return (folder, false);
     };
-    let shares = choose(&seen.policies, &seen.versions, node);
+    let mut shares = choose(&seen.policies, &seen.versions, node);
+    let lacks = contents.fill(&mut shares).await;
     let policies: BTreeMap<_, _> = shares
         .values()
         .flat_map(|share| share.policies.clone())
@@ -126,7 +143,7 @@ async fn put(
         view.policies = policies;
         view.refused = folder.refused().clone();
     });
-    folder
+    (folder, lacks)
 }
 
 fn take(seen: &mut Seen, any: Any) {

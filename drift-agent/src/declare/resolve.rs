@@ -229,6 +229,10 @@ impl<'a> Resolve<'a> {
             Said::Packed(packed) => self.contents.unpacked(packed),
             Said::File(path) => self.contents.get(path, self.basis),
             Said::Blob(digest) => self.contents.blob(digest, self.basis),
+            Said::Kept(kept) => Err(format!(
+                "a {} is in a cluster, and this is a file: write the content here, or name a `file`",
+                kept.by.kind()
+            )),
         };
         match bytes {
             Ok(bytes) => Some(bytes),

@@ -28,6 +28,46 @@ pub enum Content {
     File(PathBuf),
     /// Whatever has this digest.
     Blob(blake3::Hash),
+    /// What a cluster keeps there.
+    Kept(Kept),
+}
+
+/// A key of a ConfigMap or Secret, in the namespace of the PolicyVersion.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Kept {
+    pub by: Keeper,
+    pub name: Arc<str>,
+    pub key: Arc<str>,
+}
+
+/// Which kind of object keeps contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Keeper {
+    ConfigMap,
+    Secret,
+}
+
+impl Keeper {
+    /// Every one.
+    pub const ALL: [Self; 2] = [Self::ConfigMap, Self::Secret];
+
+    /// The field of `content` that names it.
+    #[must_use]
+    pub const fn field(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "configMap",
+            Self::Secret => "secret",
+        }
+    }
+
+    /// The kind of the object.
+    #[must_use]
+    pub const fn kind(self) -> &'static str {
+        match self {
+            Self::ConfigMap => "ConfigMap",
+            Self::Secret => "Secret",
+        }
+    }
 }
 
 /// Bytes written as a text. Checked when it was parsed: [`Packed::unpack`] gives the bytes, at most [`MAX_CONTENT`] of them. They are not kept,

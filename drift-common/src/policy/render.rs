@@ -184,6 +184,10 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
             writeln!(f, "        {field}: {}", scalar(&packed.text))?;
         }
         Content::Blob(digest) => writeln!(f, "        digest: \"blake3:{digest}\"")?,
+        Content::Kept(kept) => {
+            let (field, name, key) = (kept.by.field(), scalar(&kept.name), scalar(&kept.key));
+            writeln!(f, "        {field}: {{name: {name}, key: {key}}}")?;
+        }
     }
     if let Some(mode) = mode {
         writeln!(f, "      mode: \"{mode:04o}\"")?;

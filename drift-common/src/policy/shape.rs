@@ -373,8 +373,44 @@ pub(crate) static CONTENT: Shape = Shape {
             Value::Text("^blake3:[0-9a-fA-F]{64}$", 71),
             "Whatever has this digest.",
         ),
+        may(
+            "configMap",
+            Value::Map(&KEPT),
+            "What an immutable ConfigMap of the namespace keeps there. In a cluster only.",
+        ),
+        may(
+            "secret",
+            Value::Map(&KEPT),
+            "What an immutable Secret of the namespace keeps there. In a cluster only.",
+        ),
     ],
-    one_of: &[&["inline", "base64", "gzip", "dataUrl", "file", "digest"]],
+    one_of: &[&[
+        "inline",
+        "base64",
+        "gzip",
+        "dataUrl",
+        "file",
+        "digest",
+        "configMap",
+        "secret",
+    ]],
+    rules: &[],
+};
+
+/// Characters of a key, as Kubernetes has it.
+pub(crate) const MOST_KEY: usize = 253;
+
+pub(crate) static KEPT: Shape = Shape {
+    what: "a mapping with name and key",
+    fields: &[
+        must("name", NAME, "Its name."),
+        must(
+            "key",
+            Value::Text("^[-._a-zA-Z0-9]+$", MOST_KEY as u32),
+            "A key of its data.",
+        ),
+    ],
+    one_of: &[],
     rules: &[],
 };
 

@@ -2,16 +2,26 @@
 
 use std::path::Path;
 
-use super::version::fit;
+use super::{scalar, version::fit};
 use crate::policy::{
-    content::{Content, Encoding, MAX_CONTENT, Packed},
+    content::{Content, Encoding, Keeper, Kept, MAX_CONTENT, Packed},
     decode::{Cursor, Decoder},
-    path, shape,
+    path,
+    shape::{self, MOST_KEY},
     source::Spanned,
     tree::Value,
 };
 
-const FIELDS: [&str; 6] = ["inline", "base64", "gzip", "dataUrl", "file", "digest"];
+const FIELDS: [&str; 8] = [
+    "inline",
+    "base64",
+    "gzip",
+    "dataUrl",
+    "file",
+    "digest",
+    "configMap",
+    "secret",
+];
 
 pub(super) fn content(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<Spanned<Content>> {
     let mut fields = decoder.shaped(cursor, &shape::CONTENT)?;
@@ -37,6 +47,12 @@ pub(super) fn content(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<S
         Some(decoder.spanned(file, Content::File(path.to_owned())))
     });
     let blob = fields.optional(decoder, "digest", blob);
+    for by in Keeper::ALL {
+        let kept = fields.optional(decoder, by.field(), |decoder, cursor| {
+            kept(decoder, cursor, by)
+        });
+        content = content.or(kept);
+    }
     fields.end(decoder);
     if one { content.or(file).or(blob) } else { None }
 }
@@ -60,6 +76,27 @@ fn packed(
         }
         Err(why) => decoder.wrong(cursor, why.to_string(), why.help()),
     }
+}
+
+fn kept(decoder: &mut Decoder<'_>, cursor: Cursor<'_>, by: Keeper) -> Option<Spanned<Content>> {
+    let mut fields = decoder.shaped(cursor, &shape::KEPT)?;
+    let name = fields.required(decoder, "name", scalar::name);
+    let key = fields.required(decoder, "key", |decoder, key| {
+        let text = decoder.text(key)?;
+        let is_key = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
+        if !text.is_empty() && text.len() <= MOST_KEY && text.chars().all(is_key) {
+            Some(text)
+        } else {
+            decoder.wrong(
+                key,
+                format!("this is no key of a {}", by.kind()),
+                "write a name beneath its `data`: letters, digits, `-`, `_` and `.`",
+            )
+        }
+    });
+    fields.end(decoder);
+    let (name, key) = (name?.value.into(), key?);
+    Some(decoder.spanned(cursor, Content::Kept(Kept { by, name, key })))
 }
 
 /// `blake3:` and 64 hexadecimal digits.

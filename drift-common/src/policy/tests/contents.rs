@@ -38,7 +38,7 @@ fn every_way_to_write_a_content() {
         .map(|file| match &file.content.value {
             Content::Packed(packed) => packed.unpack(MAX_CONTENT).ok(),
             Content::Blob(digest) => (*digest == blake3::hash(b"a")).then(Vec::new),
-            Content::Inline(_) | Content::File(_) => None,
+            Content::Inline(_) | Content::File(_) | Content::Kept(_) => None,
         })
         .collect();
     let some = |bytes: &[u8]| Some(bytes.to_vec());

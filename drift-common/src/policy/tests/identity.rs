@@ -21,6 +21,7 @@ fn identity(text: &str) -> (String, String) {
             // As if that were its content.
             Content::File(path) => blake3::hash(path.as_os_str().as_encoded_bytes()),
             Content::Blob(digest) => *digest,
+            Content::Kept(kept) => blake3::hash(kept.key.as_bytes()),
         })
         .collect();
     (

@@ -210,14 +210,14 @@ fn exactly_one_of_two_fields() {
       content: {flie: x}
 ",
         ),
-        r"error: only one of `inline`, `base64`, `gzip`, `dataUrl`, `file` or `digest` can be given in
-       `spec.files[0].content`
+        r"error: only one of `inline`, `base64`, `gzip`, `dataUrl`, `file`, `digest`, `configMap` or
+       `secret` can be given in `spec.files[0].content`
   --> p.yaml:9:28
    |
  9 |       content: {inline: a, file: b}
    |                            ^^^^
 
-error: missing field `inline`, `base64`, `gzip`, `dataUrl`, `file` or `digest` in
+error: missing field `inline`, `base64`, `gzip`, `dataUrl`, `file`, `digest`, `configMap` or `secret` in
        `spec.files[1].content`
    --> p.yaml:11:16
     |
@@ -235,7 +235,7 @@ error: unknown field `flie`, did you mean `file`?
     |
  14 |       content: {flie: x}
     |                 ^^^^
-    = allowed here: inline, base64, gzip, dataUrl, file, digest",
+    = allowed here: inline, base64, gzip, dataUrl, file, digest, configMap, secret",
     );
 }
 

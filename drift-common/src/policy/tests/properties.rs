@@ -220,6 +220,11 @@ prop_compose! {
             3 => text().prop_map(|text| Content::Inline(text.into())),
             1 => "[a-z]{1,5}(/[a-z .]{0,5}[a-z])?".prop_map(|path| Content::File(path.into())),
             1 => any::<[u8; 32]>().prop_map(|bytes| Content::Blob(blake3::Hash::from_bytes(bytes))),
+            1 => (any::<bool>(), "[a-z]([a-z.-]{0,5}[a-z])?".prop_filter("a name", |name| is_name(name)), "[a-zA-Z._-]{1,6}").prop_map(|(is_secret, name, key)| Content::Kept(Kept {
+                by: if is_secret { Keeper::Secret } else { Keeper::ConfigMap },
+                name: name.into(),
+                key: key.into(),
+            })),
             1 => "data:,[a-z :#{},-]{0,20}".prop_map(|text| Content::Packed(Packed { encoding: Encoding::DataUrl, text: text.into() })),
         ],
         mode in option::of(0_u32..0o10000),
