@@ -14,8 +14,8 @@ use super::{
 };
 
 use pattern::{
-    ABSOLUTE, ANY, BASE64, BENEATH, MOST_PATH, MOST_PATHS, MOST_RULES, MOST_TEXT, NAME, POINTER,
-    POINTERS, PRINCIPAL, UNIT, VERSION, WORD,
+    ABSOLUTE, ANY, BASE64, BENEATH, MOST_PATH, MOST_PATHS, MOST_RULES, MOST_TEXT, NAME, OBJECT,
+    POINTER, POINTERS, PRINCIPAL, UNIT, VERSION, WORD,
 };
 pub(crate) use pattern::{NAME_PATTERN, VERSION_PATTERN};
 pub(crate) use value::{Field, Rule, Shape, Value};
@@ -403,7 +403,7 @@ pub(crate) const MOST_KEY: usize = 253;
 pub(crate) static KEPT: Shape = Shape {
     what: "a mapping with name and key",
     fields: &[
-        must("name", NAME, "Its name."),
+        must("name", OBJECT, "Its name."),
         must(
             "key",
             Value::Text("^[-._a-zA-Z0-9]+$", MOST_KEY as u32),

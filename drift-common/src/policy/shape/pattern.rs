@@ -5,6 +5,11 @@ use super::Value;
 pub(super) const NAME: Value = Value::Text(NAME_PATTERN, 253);
 pub(crate) const NAME_PATTERN: &str =
     r"^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$";
+/// The same, where there are many of them: with a sentence of its own each would cost the API server more than it allows.
+pub(super) const OBJECT: Value = Value::Text(
+    "^[a-z0-9]([a-z0-9-]*[a-z0-9])?([.][a-z0-9]([a-z0-9-]*[a-z0-9])?)*$",
+    253,
+);
 /// As https://semver.org has it.
 pub(super) const VERSION: Value = Value::Text(VERSION_PATTERN, 256);
 pub(crate) const VERSION_PATTERN: &str = r"^(0|[1-9]\d{0,18})\.(0|[1-9]\d{0,18})\.(0|[1-9]\d{0,18})(-(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*)(\.(0|[1-9]\d*|\d*[A-Za-z-][0-9A-Za-z-]*))*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$";
