@@ -210,15 +210,15 @@ fn exactly_one_of_two_fields() {
       content: {flie: x}
 ",
         ),
-        r"error: only one of `inline`, `base64`, `gzip`, `dataUrl`, `file`, `digest`, `configMap` or
-       `secret` can be given in `spec.files[0].content`
+        r"error: only one of `inline`, `base64`, `gzip`, `dataUrl`, `file`, `digest`, `configMap` or `secret`
+       can be given in `spec.files[0].content`
   --> p.yaml:9:28
    |
  9 |       content: {inline: a, file: b}
    |                            ^^^^
 
-error: missing field `inline`, `base64`, `gzip`, `dataUrl`, `file`, `digest`, `configMap` or `secret` in
-       `spec.files[1].content`
+error: missing field `inline`, `base64`, `gzip`, `dataUrl`, `file`, `digest`, `configMap` or
+       `secret` in `spec.files[1].content`
    --> p.yaml:11:16
     |
  11 |       content: {}
