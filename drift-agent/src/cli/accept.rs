@@ -16,7 +16,7 @@ use drift_common::{
 use semver::Version;
 
 use self::taken::Accepted;
-use super::whole::whole;
+use super::{snapshot::ending, whole::whole};
 use crate::{
     capture::{Contents, Stage, Title},
     declare::{self, Holds},
@@ -94,6 +94,7 @@ impl Accept {
             let name = format!("{}-{}.yaml", title.policy, title.version);
             policies.join(name.replace('+', "-"))
         });
+        ending(&target)?;
         let name = target.file_name().context("-o names no file")?.to_owned();
         let parent = target
             .parent()

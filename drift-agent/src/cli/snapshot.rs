@@ -27,6 +27,7 @@ use crate::{
     report::progress,
 };
 use aim::Aim;
+pub(super) use aim::ending;
 
 /// Write a policy that declares what is at some paths now: the way to begin.
 ///
