@@ -54,7 +54,7 @@ use crate::{
     declare::{Basis, Changes, Declared, Rejected, Snapshot},
     observe::{Host, Identify, Objects, Register, Search},
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
-    report::{Cause, Event, Record, ReportError, Reporter, Watching},
+    report::{Cause, Event, Record, ReportError, Reporter, Watching, complain},
     serve::Asked,
     settings::{SCAN_ALONE, SCAN_BESIDE_PROBES, Settings},
     stop::Files,
@@ -101,13 +101,13 @@ enum Wake {
 pub enum PipelineError {
     #[error(transparent)]
     Report(#[from] ReportError),
-    #[error("cannot listen for signals ({0})")]
+    #[error("cannot listen for signals")]
     Signals(#[source] io::Error),
-    #[error("cannot listen to the kernel programs ({0})")]
+    #[error("cannot listen to the kernel programs")]
     Ring(#[source] io::Error),
-    #[error("cannot start the threads of the periodic scans ({0})")]
+    #[error("cannot start the threads of the periodic scans")]
     Threads(#[source] io::Error),
-    #[error("cannot write the ready file {path} ({source})")]
+    #[error("cannot write the ready file {path}")]
     Ready { path: String, source: io::Error },
 }
 
@@ -396,9 +396,9 @@ impl Pipeline {
     fn say_rejected(&mut self, rejected: &Rejected) -> Result<(), PipelineError> {
         // A line of a policy may hold a secret: it is shown to who sits there, never to a log.
         if io::stderr().is_terminal() {
-            eprintln!("{rejected}");
+            complain(rejected);
         } else {
-            eprintln!("{}", rejected.plain());
+            complain(rejected.plain());
         }
         self.rejected = Some(rejected.one_line().to_string());
         let mut record = Record::new(Event::PolicyRejected);

@@ -27,7 +27,7 @@ use crate::{
     observe::{Host, Objects},
     pipeline::{self, Parts},
     probe::{Probe, ProbeSettings, Refused},
-    report::{OtlpSettings, Output, Reporter},
+    report::{OtlpSettings, Output, Reporter, complain},
     serve,
     settings::{Sensor, Settings},
     stop::{BREAK_GLASS, Files, Stops},
@@ -193,7 +193,7 @@ fn start(settings: Settings, host: Host) -> Result<()> {
     let _lock = lock(&settings.state)?;
     let store = Store::open(&settings.state, settings.store_quota)?.rooted(&settings.host_root);
     for note in store.notes() {
-        eprintln!("{note}.");
+        complain(format_args!("{note}."));
     }
     let host = mind_places(host, &settings)?;
     let recovered = recover(&host, &store);
@@ -216,7 +216,7 @@ fn start(settings: Settings, host: Host) -> Result<()> {
     runtime.block_on(async {
         let mut reporter = Reporter::new(settings.output, &super::node(), otlp.as_ref())?;
         if let Err(error) = reporter.keep_history(&settings.state, Bounds::default()) {
-            eprintln!("degraded: no history is kept ({error}). All else goes on.");
+            complain(format_args!("degraded: no history is kept ({error}). All else goes on."));
         }
         let probe = sense(&settings, &snapshot)?;
         let store = Arc::new(store);
@@ -230,7 +230,7 @@ fn start(settings: Settings, host: Host) -> Result<()> {
         );
         let _served = served
             .inspect_err(|error| {
-                eprintln!("degraded: no control socket ({error}): `drift-agent status` cannot ask this agent. All else goes on.");
+                complain(format_args!("degraded: no control socket ({error}): `drift-agent status` cannot ask this agent. All else goes on."));
             })
             .ok();
         pipeline::run(Parts {
@@ -260,9 +260,9 @@ fn mind_places(host: Host, settings: &Settings) -> Result<Host> {
         .map(|places| places.resume(&settings.state.join("places")))
         && !matches!(error, Unusable::Absent)
     {
-        eprintln!(
+        complain(format_args!(
             "degraded: where declared paths were is not known ({error}): what is mounted over them now counts as declared."
-        );
+        ));
     }
     Ok(host)
 }
@@ -273,17 +273,20 @@ fn recover(host: &Host, store: &Store) -> bool {
         Ok(None) => true,
         Ok(Some(finished)) => {
             for note in &finished.notes {
-                eprintln!("{note}.");
+                complain(format_args!("{note}."));
             }
             for (path, error) in &finished.left {
-                eprintln!("degraded: {} is left to do: {error}", escape::path(path));
+                complain(format_args!(
+                    "degraded: {} is left to do: {error}",
+                    escape::path(path)
+                ));
             }
             finished.left.is_empty()
         }
         Err(error) => {
-            eprintln!(
+            complain(format_args!(
                 "degraded: an interrupted change of versions cannot be brought to its end ({error}): it is tried again before the next one."
-            );
+            ));
             false
         }
     }
@@ -317,24 +320,26 @@ fn look(
         .iter()
         .filter(|policy| moved(&policy.name));
     if let Some(stop) = policies_moved.find_map(|policy| stops.of(policy, now)) {
-        eprintln!(
+        complain(format_args!(
             "{versions}, changed while no agent ran, waits: {}.",
             stop.message
-        );
+        ));
         return (Ok(before), basis, true);
     }
     match switch::perform(host, store, &before, snapshot, &moves, store.holding()) {
         Ok(switched) => {
             let came = switched.sentence();
-            eprintln!("Changed while no agent ran: {versions} ({came}).");
+            complain(format_args!(
+                "Changed while no agent ran: {versions} ({came})."
+            ));
             (outcome, basis, false)
         }
         Err(error) => {
-            eprintln!(
+            complain(format_args!(
                 "degraded: {versions}, changed while no agent ran, failed, nothing has changed, and it is not tried again by itself: {error}"
-            );
+            ));
             if let Err(error) = switch::hold_back(store, snapshot, &moves, &error) {
-                eprintln!("degraded: that is not kept: {error}");
+                complain(format_args!("degraded: that is not kept: {error}"));
                 return (outcome, basis, false);
             }
             let (outcome, basis) = store.look(policies, store.host_root(), mode);
@@ -364,11 +369,11 @@ fn last_good(store: &Store, settings: &Settings, rejected: &Rejected) -> Result<
     ) {
         Ok(snapshot) => {
             let since = jiff::Timestamp::try_from(restored.since).unwrap_or_default();
-            eprintln!(
+            complain(format_args!(
                 "degraded: the policy folder was rejected. Going on with its last good policies, in force since {since:.0}: {shown} shows them. \
                  To start without them, remove {}.",
                 settings.state.join("last-good").display()
-            );
+            ));
             Ok(snapshot)
         }
         Err(again) => bail!(
@@ -398,10 +403,10 @@ fn sense(settings: &Settings, snapshot: &Snapshot) -> Result<Result<Probe, Strin
             )
         }
         Err(refused) => {
-            eprintln!(
+            complain(format_args!(
                 "degraded: no probes ({}): {refused}. Going on by scanning: changes are found late, and nobody can say who made them.",
                 refused.reason()
-            );
+            ));
             Ok(Err(short(&refused)))
         }
     }
