@@ -3,6 +3,7 @@
 pub mod agent;
 pub mod collector;
 pub mod command;
+pub mod fuse;
 pub mod mutate;
 pub mod peer;
 pub mod report;
