@@ -86,6 +86,9 @@ pub fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
         .format_timestamp_millis()
         .init();
+    if let Some(status) = crate::restore::main() {
+        return status;
+    }
     let result = match Cli::parse().command {
         Command::Snapshot(snapshot) => snapshot.run(),
         Command::Run(run) => run.run().map(|()| ExitCode::SUCCESS),

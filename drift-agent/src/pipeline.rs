@@ -34,7 +34,6 @@ pub(crate) use attribute::differences as attribute_differences;
 pub(crate) use describe::{
     also_declared, declared as declared_side, detail, observed as observed_side,
 };
-pub use work::remove_leftovers;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
@@ -51,10 +50,12 @@ use tokio::{
 };
 
 use crate::{
-    declare::{Basis, Changes, Declared, Rejected, Snapshot},
+    confine::Confined,
+    declare::{Basis, Changes, Rejected, Snapshot},
     observe::{Host, Identify, Objects, Register, Search},
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
     report::{Cause, Event, Record, ReportError, Reporter, Watching},
+    restore::Restorer,
     serve::Asked,
     settings::{SCAN_ALONE, SCAN_BESIDE_PROBES, Settings},
     stop::Files,
@@ -126,6 +127,8 @@ struct Ears {
 struct Pipeline {
     settings: Settings,
     store: Arc<Store>,
+    restorer: Arc<Restorer>,
+    confined: Confined,
     reporter: Reporter,
     host: Arc<Host>,
     snapshot: Arc<Snapshot>,
@@ -188,6 +191,8 @@ struct Pipeline {
 pub struct Parts {
     pub settings: Settings,
     pub store: Arc<Store>,
+    pub restorer: Restorer,
+    pub confined: Confined,
     pub reporter: Reporter,
     pub host: Host,
     pub snapshot: Snapshot,
@@ -249,6 +254,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         },
         settings: parts.settings,
         store: parts.store,
+        restorer: Arc::new(parts.restorer),
+        confined: parts.confined,
         reporter: parts.reporter,
         host: Arc::new(parts.host),
         snapshot: Arc::default(),
@@ -456,12 +463,9 @@ impl Pipeline {
             .collect();
         drop(states);
         self.brake_policies(&old);
+        self.tell_restorer();
         self.writing.clear();
-        if let Some(places) = self.host.places() {
-            let tag = |file: &Declared| format!("{} {}", file.policy.name, file.policy.version);
-            let files = self.snapshot.files.iter();
-            places.declare(files.map(|file| (file.real().to_owned(), tag(file))));
-        }
+        self.host.declare(&self.snapshot.files);
         self.objects = objects;
         self.register = ears.as_ref().map(|ears| {
             Arc::new(Register::new(
@@ -560,11 +564,10 @@ impl Pipeline {
         self.first = None;
         self.keep_places();
         if let Some(path) = &self.settings.ready_file {
-            std::fs::write(path, format!("{}\n", std::process::id())).map_err(|source| {
-                PipelineError::Ready {
-                    path: path.display().to_string(),
-                    source,
-                }
+            let made = self.restorer.ready_file(true);
+            made.map_err(|source| PipelineError::Ready {
+                path: path.display().to_string(),
+                source,
             })?;
         }
         Ok(())

@@ -5,6 +5,7 @@ pub mod collector;
 pub mod command;
 pub mod mutate;
 pub mod peer;
+pub mod privilege;
 pub mod report;
 pub mod scene;
 pub mod skip;

@@ -167,6 +167,8 @@ pub(super) fn first_line(text: &str) -> String {
 /// Without an agent: this process holds the state folder, and does it.
 fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Result<Answer> {
     let _lock = lock(state)?;
+    // The restorer of an agent that was killed may be writing still.
+    let _held = crate::restore::hold(state)?;
     let store = Store::open(state, DEFAULT_QUOTA)?;
     for note in store.notes() {
         super::complain(&format!("{note}."));

@@ -10,7 +10,6 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use drift_common::escape;
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::mpsc;
 
@@ -21,6 +20,7 @@ use super::{
     state::StateFolder,
 };
 use crate::{
+    confine::{self, Confined},
     declare::{self, Basis, Mode, Rejected, Snapshot},
     heal,
     kept::Unusable,
@@ -28,6 +28,7 @@ use crate::{
     pipeline::{self, Parts},
     probe::{Probe, ProbeSettings, Refused},
     report::{OtlpSettings, Output, Reporter},
+    restore::{Recovered, Restorer},
     serve,
     settings::{Sensor, Settings},
     stop::{BREAK_GLASS, Files, Stops},
@@ -191,21 +192,26 @@ fn start(settings: Settings, host: Host) -> Result<()> {
     let otlp = OtlpSettings::from_env()?;
     // One agent for a state folder: two would heal against each other.
     let _lock = lock(&settings.state)?;
+    let restorer = Restorer::prepare(&settings);
     let store = Store::open(&settings.state, settings.store_quota)?.rooted(&settings.host_root);
     for note in store.notes() {
         eprintln!("{note}.");
     }
     let host = mind_places(host, &settings)?;
-    let recovered = recover(&host, &store);
-    let (outcome, basis, waits) = look(&host, &store, &settings);
+    let recovered = recover(&restorer, &store);
+    let (outcome, basis, waits) = look(&restorer, &store, &settings);
     let (snapshot, rejected) = match outcome {
         Ok(snapshot) => (snapshot, None),
         Err(rejected) => (last_good(&store, &settings, &rejected)?, Some(rejected)),
     };
     // What is staged still is not left over.
-    if recovered {
-        pipeline::remove_leftovers(&host, &snapshot.files);
+    restorer.declare(restorer.turn(), &snapshot);
+    let mut files = snapshot.files.iter();
+    if recovered && files.any(|declared| heal::has_leftovers(&host, declared)) {
+        restorer.sweep();
     }
+    let probe = sense(&settings, &snapshot)?;
+    let confined = confine(&settings.state, probe.is_ok(), &snapshot);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .max_blocking_threads(32)
@@ -218,7 +224,6 @@ fn start(settings: Settings, host: Host) -> Result<()> {
         if let Err(error) = reporter.keep_history(&settings.state, Bounds::default()) {
             eprintln!("degraded: no history is kept ({error}). All else goes on.");
         }
-        let probe = sense(&settings, &snapshot)?;
         let store = Arc::new(store);
         let (ask, asked) = mpsc::channel(REQUESTS);
         let served = serve::serve(
@@ -236,6 +241,8 @@ fn start(settings: Settings, host: Host) -> Result<()> {
         pipeline::run(Parts {
             settings,
             store,
+            restorer,
+            confined,
             reporter,
             host,
             snapshot,
@@ -267,32 +274,60 @@ fn mind_places(host: Host, settings: &Settings) -> Result<Host> {
     Ok(host)
 }
 
-/// What a crash has left of a change of versions is dropped, or brought to its end. False: something is left to do.
-fn recover(host: &Host, store: &Store) -> bool {
-    match heal::recover(host, store) {
-        Ok(None) => true,
-        Ok(Some(finished)) => {
-            for note in &finished.notes {
-                eprintln!("{note}.");
-            }
-            for (path, error) in &finished.left {
-                eprintln!("degraded: {} is left to do: {error}", escape::path(path));
-            }
-            finished.left.is_empty()
-        }
-        Err(error) => {
-            eprintln!(
-                "degraded: an interrupted change of versions cannot be brought to its end ({error}): it is tried again before the next one."
-            );
-            false
-        }
+/// From here on this process only looks, and writes its own state. Before there is another thread.
+fn confine(state: &Path, has_probes: bool, snapshot: &Snapshot) -> Confined {
+    if confine::can_change_user()
+        && let Err(error) = confine::give(state, confine::DETECTOR)
+    {
+        eprintln!(
+            "degraded: what is in the state folder cannot be given to who writes there ({error})."
+        );
     }
+    let mut named = snapshot
+        .files
+        .iter()
+        .flat_map(|declared| &declared.attributes.named);
+    let sees_trusted = named.any(|attribute| attribute.name.as_bytes().starts_with(b"trusted."));
+    let confined = confine::detector(state, has_probes, sees_trusted);
+    for lack in &confined.lacks {
+        eprintln!("degraded: {lack}.");
+    }
+    confined
+}
+
+/// What a crash has left of a change of versions is dropped, or brought to its end. False: something is left to do.
+fn recover(restorer: &Restorer, store: &Store) -> bool {
+    if matches!(store.journal(), Ok(None)) {
+        return true;
+    }
+    let recovered = match restorer.recovered() {
+        Ok(recovered) => recovered,
+        Err(why) => Recovered {
+            failed: Some(why),
+            ..Recovered::default()
+        },
+    };
+    if let Err(error) = store.read_holding_again() {
+        eprintln!("degraded: which versions are held cannot be read: {error}.");
+    }
+    for note in &recovered.notes {
+        eprintln!("{note}.");
+    }
+    for left in &recovered.left {
+        eprintln!("degraded: left to do: {left}");
+    }
+    if let Some(error) = &recovered.failed {
+        eprintln!(
+            "degraded: an interrupted change of versions cannot be brought to its end ({error}): it is tried again before the next one."
+        );
+    }
+    recovered.left.is_empty() && recovered.failed.is_none()
 }
 
 /// What the policy folder declares now. Versions that it has changed while no agent ran are changed first, whole or not at all; `true`: they wait, and what was
 /// active before still is.
 fn look(
-    host: &Host,
+    restorer: &Restorer,
     store: &Store,
     settings: &Settings,
 ) -> (Result<Snapshot, Rejected>, Basis, bool) {
@@ -323,7 +358,8 @@ fn look(
         );
         return (Ok(before), basis, true);
     }
-    match switch::perform(host, store, &before, snapshot, &moves, store.holding()) {
+    restorer.declare(restorer.turn(), &before);
+    match restorer.switch(None, store, (&before, snapshot), &moves, store.holding()) {
         Ok(switched) => {
             let came = switched.sentence();
             eprintln!("Changed while no agent ran: {versions} ({came}).");

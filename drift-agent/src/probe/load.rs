@@ -22,7 +22,7 @@ use super::{
     counters::Counters,
     layout::layout,
     links::Standing,
-    mirror::{Bits, Mirror},
+    mirror::{Bits, Mirror, Single},
     refused::{Refused, not_allowed, sentence},
     watch::{Maps, Watch},
 };
@@ -206,6 +206,8 @@ impl Probe {
                     .map_err(|error| map_refusal(&error))?,
                 read_armed: Array::try_from(take(&mut ebpf, "READ_ARMED")?)
                     .map_err(|error| map_refusal(&error))?,
+                restorer: Single::new("RESTORER", take(&mut ebpf, "RESTORER")?)
+                    .map_err(|error| map_refusal(&error))?,
             }),
             sensor,
             no_better,
@@ -267,7 +269,7 @@ fn may_be_left_out(ebpf: &Ebpf) -> Vec<RawFd> {
 }
 
 /// The thread group's number in the initial pid namespace, as far as /proc tells it.
-fn own_tgid() -> io::Result<u32> {
+pub fn own_tgid() -> io::Result<u32> {
     let status = fs::read_to_string("/proc/self/status")?;
     status
         .lines()
@@ -278,7 +280,7 @@ fn own_tgid() -> io::Result<u32> {
 }
 
 /// When this process started, in ticks since boot.
-fn own_start() -> io::Result<u64> {
+pub fn own_start() -> io::Result<u64> {
     start_ticks(&fs::read("/proc/self/stat")?)
         .ok_or_else(|| io::Error::other("/proc/self/stat has no start time"))
 }

@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     os::unix::ffi::OsStrExt,
     path::Path,
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 use drift_common::escape;
@@ -72,6 +72,15 @@ impl Host {
     pub fn minding_places(self, root: &Path) -> io::Result<Host> {
         let places = Some(Places::of(root)?);
         Ok(Host { places, ..self })
+    }
+
+    /// From now on these paths are declared: see [`Places::declare`].
+    pub fn declare(&self, files: &[Arc<Declared>]) {
+        if let Some(places) = &self.places {
+            let tag =
+                |file: &Declared| format!("{} {}", file.policy.name, file.policy.version);
+            places.declare(files.iter().map(|file| (file.real().to_owned(), tag(file))));
+        }
     }
 
     pub fn places(&self) -> Option<&Places> {
