@@ -387,7 +387,10 @@ async fn rung(ears: &mut Option<Ears>) {
 }
 
 impl Ears {
-    fn new(probe: Probe) -> Result<Ears, PipelineError> {
+    fn new(mut probe: Probe) -> Result<Ears, PipelineError> {
+        if let Some(said) = probe.said.take() {
+            said.pass_on();
+        }
         Ok(Ears {
             changes: Doorbell::new(probe.changes).map_err(PipelineError::Ring)?,
             loads: probe.loads,

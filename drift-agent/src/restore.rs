@@ -1,4 +1,4 @@
-//! The restorer: the one process that may write to the host, and how it is asked to (docs/security.md, ADR 0010).
+//! The restorer: the one process that may write to the host, and how it is asked to (docs/security.md, ADR 0013).
 //!
 //! ```text
 //! drift-agent run          hears, looks, compares, decides, reports          the detector
@@ -17,6 +17,7 @@ mod serve;
 mod vouch;
 mod wire;
 
+pub use check::believe;
 pub use client::{Asked, Restorer, Turn};
 pub use process::{hold, main};
 pub use wire::{Answer, Heal, Held, Kind, Recovered, Request, request};

@@ -285,3 +285,42 @@ fn without_what_the_detector_holds_it_sees_less_and_says_so() -> Result<()> {
     }
     Ok(())
 }
+
+/// The last of the detector's lines.
+#[test]
+fn without_the_right_to_see_what_others_map_nobody_is_named_for_it() -> Result<()> {
+    let test = "without_the_right_to_see_what_others_map_nobody_is_named_for_it";
+    if !is_built(test) || !is_root(test) {
+        return Ok(());
+    }
+    if Command::new("setpriv").arg("--version").output().is_err() {
+        skip(test, "setpriv (util-linux) is not there");
+        return Ok(());
+    }
+    for (names, expected) in [(&["CAP_CHECKPOINT_RESTORE"][..], false), (&[], true)] {
+        let scene = Scene::new()?;
+        let files = [file("f", "declared\n")];
+        scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
+        let path = scene.at("f");
+        // A program that runs has its file mapped, and not open.
+        fs::copy("/bin/sleep", &path)?;
+        let mut running = Command::new(&path).arg("60").spawn()?;
+        let ended = (|| -> Result<()> {
+            let agent = without(&scene, names, &SCAN)?;
+            let healed = agent.event(0, "config.drift.healed", &path)?;
+            let holder = &healed["holders"]["processes"][0];
+            let is_named = holder["pid"] == running.id() && holder["how"] == "mapped";
+            ensure!(is_named == expected, "{names:?}: {healed}");
+            let said = agent.errors().contains(
+                "degraded: without CAP_CHECKPOINT_RESTORE records of heals do not name who still has the old file mapped.",
+            );
+            ensure!(said != expected, "{}", agent.errors());
+            ensure!(agent.stop()?.success());
+            Ok(())
+        })();
+        running.kill()?;
+        running.wait()?;
+        ended?;
+    }
+    Ok(())
+}

@@ -49,6 +49,7 @@ impl Hostile {
             .arg("as-the-policies-say")
             .arg(scene.policies())
             .arg(scene.root().join("state"))
+            .args(["/", ""])
             .stdin(theirs)
             .stderr(Stdio::null())
             .spawn()?;
@@ -142,6 +143,8 @@ fn the_process_that_writes_refuses_what_no_declaration_says() -> Result<()> {
         path,
         action: "replace".to_owned(),
         digest: Some(digest.clone()),
+        forced: false,
+        place: None,
     };
     let a = || heal(scene.at("a.conf"));
     let (kind, ..) = hostile.refused(&Request::Heal(a()))?;

@@ -15,6 +15,7 @@ use crate::{
     heal,
     observe::Host,
     reload::{self, Allowed},
+    restore::{believe, hold},
     serve::{AskError, Body, Request, ask},
     stop::{BREAK_GLASS, Files, Stops},
     store::{DEFAULT_QUOTA, Store},
@@ -168,12 +169,16 @@ pub(super) fn first_line(text: &str) -> String {
 fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Result<Answer> {
     let _lock = lock(state)?;
     // The restorer of an agent that was killed may be writing still.
-    let _held = crate::restore::hold(state)?;
+    let _held = hold(state)?;
     let store = Store::open(state, DEFAULT_QUOTA)?;
     for note in store.notes() {
         super::complain(&format!("{note}."));
     }
     let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+    if !dry_run {
+        // An agent's detector could write one, too.
+        believe(&store, state, policies, None).map_err(anyhow::Error::msg)?;
+    }
     if !dry_run && let Some(earlier) = heal::recover(&host, &store)? {
         for note in &earlier.notes {
             super::complain(&format!("{note}."));

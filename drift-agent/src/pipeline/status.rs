@@ -14,8 +14,7 @@ use crate::{
     restore,
     serve::{
         Asked, Body, Counted, Health, Held, HeldPath, Lack, LastScan, PolicyStatus,
-        PrivilegeStatus, Reason,
-        RecordsLost, Request, SensorStatus, Status, rfc3339,
+        PrivilegeStatus, Reason, RecordsLost, Request, SensorStatus, Status, rfc3339,
     },
     settings::Sensor,
 };

@@ -195,6 +195,7 @@ impl Pipeline {
         let register = self.register.clone();
         let restorer = Arc::clone(&self.restorer);
         let generation = self.generation;
+        let forced = self.is_forced(index);
         let state = &mut self.paths[index];
         if let Job::Look(_) = job {
             state.queued = Queued::No;
@@ -217,7 +218,7 @@ impl Pipeline {
                     .flatten();
                 let evidence = heal::keep_evidence(&host, &store, &declared, &action);
                 let watch = register.as_ref().map(|register| &*register.watch);
-                let result = restorer.heal(watch, host.places(), &declared, &action);
+                let result = restorer.heal(watch, host.places(), &declared, &action, forced);
                 let looked = look(&host, register.as_deref(), slot, &declared);
                 let verified = Instant::now();
                 // The file is back: nobody waits for this.

@@ -10,8 +10,9 @@ use aya::{
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
     programs::Program,
 };
+use aya_log::EbpfLogger;
 use drift_common::abi::Knobs;
-use log::{debug, warn};
+use log::{Log, debug, warn};
 use zerocopy::IntoBytes;
 
 use crate::observe::start_ticks;
@@ -65,6 +66,8 @@ pub struct Probe {
     pub tried: Vec<Tried>,
     /// Room for objects.
     pub capacity: usize,
+    /// What the programs say of themselves.
+    pub said: Option<Said>,
     pub attached: Attached,
 }
 
@@ -167,9 +170,7 @@ impl Probe {
                 }
             },
         };
-        if settings.debug {
-            log_programs(&mut ebpf);
-        }
+        let said = settings.debug.then(|| hear_programs(&mut ebpf)).flatten();
         let levels = take(&mut ebpf, "LEVELS")?;
         let levels_fd = match &levels {
             Map::Array(data) => data.fd().as_fd().try_clone_to_owned(),
@@ -213,6 +214,7 @@ impl Probe {
             no_better,
             tried,
             capacity,
+            said,
             attached: Attached {
                 standing: Standing::now(&ebpf),
                 _links: links,
@@ -301,22 +303,29 @@ fn refusal(error: &EbpfError) -> Refused {
     }
 }
 
-/// The programs' own log goes where the agent's goes. Losing it loses nothing but the log.
-fn log_programs(ebpf: &mut Ebpf) {
-    match aya_log::EbpfLogger::init(ebpf) {
-        Ok(mut logger) => {
-            let pump = std::thread::Builder::new()
-                .name("probe-log".into())
-                .spawn(move || {
-                    loop {
-                        logger.flush();
-                        std::thread::sleep(std::time::Duration::from_millis(100));
-                    }
-                });
-            if let Err(error) = pump {
-                log::warn!("the kernel programs' log cannot be read: {error}");
-            }
+/// The programs' own log, which goes where the agent's goes. Losing it loses nothing but the log.
+pub struct Said(EbpfLogger<&'static dyn Log>);
+
+fn hear_programs(ebpf: &mut Ebpf) -> Option<Said> {
+    EbpfLogger::init(ebpf)
+        .inspect_err(|error| warn!("the kernel programs' log cannot be read: {error}"))
+        .ok()
+        .map(Said)
+}
+
+impl Said {
+    /// In a thread of its own, from now on.
+    pub fn pass_on(mut self) {
+        let pump = std::thread::Builder::new()
+            .name("probe-log".into())
+            .spawn(move || {
+                loop {
+                    self.0.flush();
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                }
+            });
+        if let Err(error) = pump {
+            warn!("the kernel programs' log cannot be read: {error}");
         }
-        Err(error) => log::warn!("the kernel programs' log cannot be read: {error}"),
     }
 }

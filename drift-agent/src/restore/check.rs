@@ -1,12 +1,13 @@
 //! Whether a journal says nothing but what the policy folder says. It stands where the detector writes too, and what is committed in it happens.
-//!
-//! Pure.
 
 use std::{collections::HashMap, path::Path};
 
+use drift_common::{escape, policy::Holds};
+
+use super::{Held, holds};
 use crate::{
-    declare::{Declared, Snapshot, Target},
-    store::{Change, Directory, Entry, Journal, Over},
+    declare::{Declared, Mode, Snapshot, Target},
+    store::{Change, Directory, Entry, Journal, Moved, Over, Store},
 };
 
 /// What a snapshot declares, by the places where that really is; and by the declared path, which it is where a link on the way holds something else.
@@ -26,11 +27,56 @@ impl<'s> Places<'s> {
     }
 }
 
+/// Whether the journal, if there is one, says nothing but what the policy folder says.
+///
+/// # Errors
+/// It does, a sentence: what it says is not to be done.
+pub fn believe(
+    store: &Store,
+    state: &Path,
+    policies: &Path,
+    mode: Option<Mode>,
+) -> Result<(), String> {
+    // One that is not whole is removed by the recovery, and nothing happens.
+    let Ok(Some(journal)) = store.journal() else {
+        return Ok(());
+    };
+    let versions = |version: fn(&Moved) -> &String| {
+        // Policies that have not moved are where they are held, or where the folder says.
+        let mut all = store.holds();
+        let folder = |holds: &Holds| {
+            let look = store.look_with(policies, store.host_root(), mode, holds);
+            look.0.ok()
+        };
+        let said = folder(&Holds::new());
+        for moved in &journal.moves {
+            let terms = said.as_ref().and_then(|said| said.policy(&moved.policy));
+            let Some((_, terms)) = terms else { continue };
+            let each = Held {
+                policy: moved.policy.clone(),
+                version: version(moved).clone(),
+                instead_of: terms.said.clone(),
+            };
+            all.extend(holds(&[each]));
+        }
+        folder(&all)
+    };
+    let from = versions(|moved| &moved.from);
+    let to = versions(|moved| &moved.to);
+    explains(from.as_ref(), to.as_ref(), &journal).map_err(|path| {
+        format!(
+            "the journal names {}, of which no version in the policy folder says that: it is left alone. Put the policies back that were active, or remove {}",
+            escape::path(path),
+            escape::path(&state.join("journal"))
+        )
+    })
+}
+
 /// `from` and `to`: what the versions declare that the journal comes from and goes to, as far as the folder has them.
 ///
 /// # Errors
 /// The first path of which the folder does not say what the journal says.
-pub(super) fn explains<'j>(
+fn explains<'j>(
     from: Option<&Snapshot>,
     to: Option<&Snapshot>,
     journal: &'j Journal,

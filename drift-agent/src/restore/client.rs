@@ -179,7 +179,7 @@ impl Restorer {
         }
     }
 
-    /// Puts back what is declared at one path, as far as it still is not as declared. Blocking. What the restorer does is not to ring in `watch`.
+    /// Puts back what is declared at one path, as far as it still is not as declared. Blocking. What the restorer does is not to ring in `watch`. `forced`: although the policy only watches.
     ///
     /// # Errors
     /// As `heal::execute`; or there is no restorer.
@@ -189,6 +189,7 @@ impl Restorer {
         places: Option<&Places>,
         declared: &Declared,
         action: &Action,
+        forced: bool,
     ) -> Result<Healed, HealError> {
         let request = Request::Heal(Heal {
             policy: declared.policy.name.clone(),
@@ -196,6 +197,7 @@ impl Restorer {
             path: declared.path.clone(),
             action: action.name().to_owned(),
             digest: digest(declared),
+            forced,
             place: places.and_then(|places| places.of_path(declared.real())),
         });
         let failed = |reason, message| HealError::Restorer { reason, message };

@@ -211,8 +211,9 @@ impl Server {
             mode,
             ..
         } = &self.settings;
-        let (outcome, mut basis) = self.store
-            .look_with(policies, self.store.host_root(), *mode, holds);
+        let (outcome, mut basis) =
+            self.store
+                .look_with(policies, self.store.host_root(), *mode, holds);
         let why = match outcome {
             Ok(snapshot) => match sealed(snapshot, asked) {
                 Ok(sealed) => {
@@ -279,7 +280,7 @@ impl Server {
                 escape::printable(&declared.policy.version)
             )));
         }
-        if declared.on_drift != Mode::Heal {
+        if declared.on_drift != Mode::Heal && !asked.forced {
             return Err(Refusal::refused(format!("{shown} is only watched")));
         }
         if digest(declared) != asked.digest {
@@ -419,43 +420,15 @@ impl Server {
         recovered
     }
 
-    /// Whether the journal, if there is one, says nothing but what the policy folder says.
+    /// See [`check::believe`].
     fn believe(&self) -> Result<(), String> {
-        // One that is not whole is removed by the recovery, and nothing happens.
-        let Ok(Some(journal)) = self.store.journal() else {
-            return Ok(());
-        };
-        let versions = |version: fn(&Moved) -> &String| {
-            // Policies that have not moved are where they are held, or where the folder says.
-            let mut all = self.store.holds();
-            let folder = |holds: &Holds| {
-                let (policies, mode) = (&self.settings.policies, self.settings.mode);
-                let look = self.store
-                    .look_with(policies, self.store.host_root(), mode, holds);
-                look.0.ok()
-            };
-            let said = folder(&Holds::new());
-            for moved in &journal.moves {
-                let terms = said.as_ref().and_then(|said| said.policy(&moved.policy));
-                let Some((_, terms)) = terms else { continue };
-                let each = Held {
-                    policy: moved.policy.clone(),
-                    version: version(moved).clone(),
-                    instead_of: terms.said.clone(),
-                };
-                all.extend(holds(&[each]));
-            }
-            folder(&all)
-        };
-        let from = versions(|moved| &moved.from);
-        let to = versions(|moved| &moved.to);
-        check::explains(from.as_ref(), to.as_ref(), &journal).map_err(|path| {
-            format!(
-                "the journal names {}, of which no version in the policy folder says that: it is left alone. Put the policies back that were active, or remove {}",
-                escape::path(path),
-                escape::path(&self.settings.state.join("journal"))
-            )
-        })
+        let Settings {
+            policies,
+            state,
+            mode,
+            ..
+        } = &self.settings;
+        check::believe(&self.store, state, policies, *mode)
     }
 }
 

@@ -66,6 +66,9 @@ pub struct Heal {
     pub action: String,
     /// BLAKE3 of the declared content, where a file is declared.
     pub digest: Option<String>,
+    /// Somebody wants it in spite of a policy that only watches.
+    #[serde(default)]
+    pub forced: bool,
     /// Where the path must be, as far as the detector knows.
     #[serde(default)]
     pub place: Option<PathPlace>,
@@ -213,6 +216,7 @@ mod tests {
             path: "/etc/f".into(),
             action: "replace".to_owned(),
             digest: None,
+            forced: false,
             place: None,
         })
     }

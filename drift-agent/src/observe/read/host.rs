@@ -77,8 +77,7 @@ impl Host {
     /// From now on these paths are declared: see [`Places::declare`].
     pub fn declare(&self, files: &[Arc<Declared>]) {
         if let Some(places) = &self.places {
-            let tag =
-                |file: &Declared| format!("{} {}", file.policy.name, file.policy.version);
+            let tag = |file: &Declared| format!("{} {}", file.policy.name, file.policy.version);
             places.declare(files.iter().map(|file| (file.real().to_owned(), tag(file))));
         }
     }

@@ -1,7 +1,7 @@
 //! Where declared paths are: on which file system, and which directory of it.
 //!
 //! The place of a path is taken when the path is looked at for the first time after it was declared, and kept. What is mounted over the path, or over a directory on
-//! the way to it, after that makes the path lead elsewhere: that is drift (`relocated`), and nothing is written there. See docs/adr/0010.
+//! the way to it, after that makes the path lead elsewhere: that is drift (`relocated`), and nothing is written there. See docs/adr/0012.
 
 use std::{
     collections::{BTreeMap, HashMap},

@@ -17,12 +17,15 @@ use rustix::{
 };
 
 use super::{NONE, PATIENCE, TRIES, known};
-use crate::{probe::Process, restore::{
-    channel,
-    keeper::{ENDED, FAILED, START, STARTED},
-    process::{Role, Settings, command},
-    wire::{self, Answer, Held, MOST_ANSWER, MOST_REQUEST, Recovered, Request},
-}};
+use crate::{
+    probe::Process,
+    restore::{
+        channel,
+        keeper::{ENDED, FAILED, START, STARTED},
+        process::{Role, Settings, command},
+        wire::{self, Answer, Held, MOST_ANSWER, MOST_REQUEST, Recovered, Request},
+    },
+};
 
 pub(super) struct Inner {
     /// `Err`: there can be none, and why.
