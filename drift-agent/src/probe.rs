@@ -27,7 +27,7 @@ pub use counters::{Counters, Counts};
 pub use doorbell::{Doorbell, MountTable};
 pub use hook::{Hook, Place, hooks};
 pub use layout::layout;
-pub use load::{Attached, Probe, ProbeSettings, own_start, own_tgid};
+pub use load::{Attached, Probe, ProbeSettings, Said, own_start, own_tgid};
 pub use mirror::Tampered;
 pub use refused::Refused;
 pub use signatures::Known;

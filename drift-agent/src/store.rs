@@ -149,6 +149,7 @@ impl Store {
         let pauses = Mutex::new(pause::read(&folder, &mut notes)?);
         Ok(Self {
             path: state_dir.to_owned(),
+            host_root: PathBuf::from("/"),
             folder,
             blobs,
             state,

@@ -306,6 +306,12 @@ fn refusal(error: &EbpfError) -> Refused {
 /// The programs' own log, which goes where the agent's goes. Losing it loses nothing but the log.
 pub struct Said(EbpfLogger<&'static dyn Log>);
 
+impl std::fmt::Debug for Said {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Said").finish_non_exhaustive()
+    }
+}
+
 fn hear_programs(ebpf: &mut Ebpf) -> Option<Said> {
     EbpfLogger::init(ebpf)
         .inspect_err(|error| warn!("the kernel programs' log cannot be read: {error}"))
