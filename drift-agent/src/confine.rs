@@ -49,9 +49,9 @@ pub fn can_change_user() -> bool {
     geteuid().is_root() && capability::effective().contains(needed)
 }
 
-/// What the process that looks keeps. `state`: where it may write. `has_probes`: it has to say who made a change. `sees_trusted`: it keeps CAP_SYS_ADMIN.
+/// What the process that looks keeps. `state`: where it may write. `sees_trusted`: it keeps CAP_SYS_ADMIN.
 #[must_use]
-pub fn detector(state: &Path, has_probes: bool, sees_trusted: bool) -> Confined {
+pub fn detector(state: &Path, sees_trusted: bool) -> Confined {
     let mut kept = of(Part::Detector);
     if sees_trusted {
         kept |= CapabilitySet::SYS_ADMIN;
@@ -60,15 +60,15 @@ pub fn detector(state: &Path, has_probes: bool, sees_trusted: bool) -> Confined 
     capability::bound(kept);
     let other_user = can_change_user() && become_nobody(&mut confined);
     confined.finish(kept, false, Part::Detector);
-    // A process with Landlock is not told the executables of others. So where another user keeps it from writing, and there are probes, it goes without.
-    confined.landlock = if other_user && has_probes {
+    // A process with Landlock is not told of others what they run and have open. So where another user keeps it from writing, it goes without.
+    confined.landlock = if other_user {
         Err("not needed: the user that it is now owns nothing but the state folder".to_owned())
     } else {
         fence::detector(state)
     };
-    if has_probes && confined.landlock.is_ok() {
+    if confined.landlock.is_ok() {
         confined.lacks.push(
-            "the detecting process cannot become another user, so Landlock keeps it from writing, and records name who made a change without the executable"
+            "the detecting process cannot become another user, so Landlock keeps it from writing, and records name who made a change without the executable, and nobody who still has a file that was replaced"
                 .to_owned(),
         );
     }

@@ -32,6 +32,7 @@ pub use mirror::Tampered;
 pub use refused::Refused;
 pub use signatures::Known;
 pub use support::{Machine, Stated};
+pub use tracefs::confine as confine_loader;
 pub use watch::{Names, Process, Watch};
 
 /// How the kernel half sees changes.

@@ -26,7 +26,7 @@ use crate::{
     kept::Unusable,
     observe::{Host, Objects},
     pipeline::{self, Parts},
-    probe::{Probe, ProbeSettings, Refused},
+    probe::{Probe, ProbeSettings, Refused, confine_loader},
     report::{OtlpSettings, Output, Reporter},
     restore::{Recovered, Restorer},
     serve,
@@ -211,7 +211,7 @@ fn start(settings: Settings, host: Host) -> Result<()> {
         restorer.sweep();
     }
     let probe = sense(&settings, &snapshot)?;
-    let confined = confine(&settings.state, probe.is_ok(), &snapshot);
+    let confined = confine(&settings.state, &snapshot);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .max_blocking_threads(32)
@@ -275,7 +275,7 @@ fn mind_places(host: Host, settings: &Settings) -> Result<Host> {
 }
 
 /// From here on this process only looks, and writes its own state. Before there is another thread.
-fn confine(state: &Path, has_probes: bool, snapshot: &Snapshot) -> Confined {
+fn confine(state: &Path, snapshot: &Snapshot) -> Confined {
     if confine::can_change_user()
         && let Err(error) = confine::give(state, confine::DETECTOR)
     {
@@ -288,7 +288,9 @@ fn confine(state: &Path, has_probes: bool, snapshot: &Snapshot) -> Confined {
         .iter()
         .flat_map(|declared| &declared.attributes.named);
     let sees_trusted = named.any(|attribute| attribute.name.as_bytes().starts_with(b"trusted."));
-    let confined = confine::detector(state, has_probes, sees_trusted);
+    let confined = confine::detector(state, sees_trusted);
+    let (expected, folder) = (confined.clone(), state.to_owned());
+    confine_loader(move || confine::detector(&folder, sees_trusted) == expected);
     for lack in &confined.lacks {
         eprintln!("degraded: {lack}.");
     }

@@ -25,6 +25,7 @@ use super::{
     links::Standing,
     mirror::{Bits, Mirror, Single},
     refused::{Refused, not_allowed, sentence},
+    tracefs,
     watch::{Maps, Watch},
 };
 
@@ -114,6 +115,11 @@ impl std::fmt::Debug for Probe {
 impl Probe {
     /// Loads and attaches. Errors: a sentence with what to do, and nothing stays attached.
     pub fn load(settings: ProbeSettings) -> Result<Probe, Refused> {
+        tracefs::apart(move || Probe::load_here(settings))
+            .map_err(|error| Refused::Load(error.to_string()))?
+    }
+
+    fn load_here(settings: ProbeSettings) -> Result<Probe, Refused> {
         let programs = PROGRAMS.ok_or(Refused::NotBuiltIn)?;
         if settings.objects > MOST_OBJECTS {
             return Err(Refused::TooMany(settings.objects, MOST_OBJECTS));

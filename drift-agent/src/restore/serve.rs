@@ -104,7 +104,8 @@ pub(super) fn serve(connections: OwnedFd, settings: Settings) -> Result<()> {
     let lock = hold(&settings.state)?;
     let host = Host::new(&settings.host_root)
         .and_then(|host| host.minding_places(&settings.host_root))
-        .context("cannot open the host's root directory, or its table of mounts")?;
+        .context("cannot open the host's root directory, or its table of mounts")?
+        .silent();
     take_places(&host, &settings.state);
     let store = Store::beside(&settings.state)?.rooted(&settings.host_root);
     let mut server = Server {

@@ -37,8 +37,8 @@ pub struct Host {
     holds: usize,
     /// Where declared paths must be, for who watches them.
     places: Option<Places>,
-    /// File systems of which was said that they do not have what is declared.
-    told: Mutex<BTreeSet<(u32, u32)>>,
+    /// File systems of which was said that they do not have what is declared. `None`: that is another process's to say.
+    told: Option<Mutex<BTreeSet<(u32, u32)>>>,
 }
 
 /// No component of a declared path may be a link: a link that somebody plants would otherwise decide what is read and written.
@@ -54,7 +54,7 @@ impl Host {
             root: openat(CWD, root, flags, Mode::empty())?,
             holds: 0,
             places: None,
-            told: Mutex::default(),
+            told: Some(Mutex::default()),
         })
     }
 
@@ -63,6 +63,12 @@ impl Host {
     pub fn holding(self) -> Host {
         let holds = structured::MAX_SIZE;
         Host { holds, ..self }
+    }
+
+    /// Another process looks at the same, and says what there is to say.
+    #[must_use]
+    pub fn silent(self) -> Host {
+        Host { told: None, ..self }
     }
 
     /// A declared path that is elsewhere than when it was declared is relocated, and not reached for anything.
@@ -98,8 +104,9 @@ impl Host {
         if !is_unsupported(declared, &observed.attributes, &stat) {
             return;
         }
-        let Ok(mut told) = self.told.lock() else {
-            return; // a thread that held it has panicked: nothing depends on this
+        // A thread that held it may have panicked: nothing depends on this.
+        let Some(Ok(mut told)) = self.told.as_ref().map(Mutex::lock) else {
+            return;
         };
         if told.len() < MOST_TOLD && told.insert(stat.dev) {
             let (major, minor) = stat.dev;
