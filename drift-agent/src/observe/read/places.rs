@@ -433,6 +433,15 @@ mod tests {
         assert!(places.is_in_place(&dir, fd));
         places.keep(&file).unwrap();
 
+        let other = Places::of(Path::new("/")).unwrap();
+        other.declare(declared("1"));
+        let place = places.of_path(&path).unwrap();
+        assert!(other.expect(&path, place.clone()));
+        assert!(other.is_in_place(&dir, fd));
+        let mut elsewhere = place;
+        elsewhere.way.within = "/elsewhere".into();
+        assert!(!other.expect(&path, elsewhere));
+
         let again = Places::of(Path::new("/")).unwrap();
         again.resume(&file).unwrap();
         again.declare(declared("1"));
