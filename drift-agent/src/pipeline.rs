@@ -38,6 +38,7 @@ pub(crate) use describe::{
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     io::{self, IsTerminal},
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -566,13 +567,19 @@ impl Pipeline {
         }
         self.first = None;
         self.keep_places();
-        if let Some(path) = &self.settings.ready_file {
-            let made = self.restorer.ready_file(true);
-            made.map_err(|source| PipelineError::Ready {
-                path: path.display().to_string(),
-                source,
-            })?;
+        if self.settings.ready_file.is_some() {
+            let restorer = Arc::clone(&self.restorer);
+            self.run_apart(move || Done::Ready(restorer.ready_file(true)));
         }
         Ok(())
+    }
+
+    /// It is made, or cannot be.
+    fn made_ready(&self, made: io::Result<()>) -> Result<(), PipelineError> {
+        let path = self.settings.ready_file.as_deref();
+        made.map_err(|source| PipelineError::Ready {
+            path: path.unwrap_or(Path::new("")).display().to_string(),
+            source,
+        })
     }
 }

@@ -194,7 +194,9 @@ fn the_process_that_looks_cannot_write_what_is_declared() -> Result<()> {
         fs::set_permissions(scene.at("secret"), fs::Permissions::from_mode(0o600))?;
         let state = scene.root().join("state");
         fs::create_dir(&state)?;
-        confine::give(&state, confine::DETECTOR)?;
+        if changes_user {
+            confine::give(&state, confine::DETECTOR)?;
+        }
         let inside = || -> Result<()> {
             if !changes_user {
                 give_up(CapabilitySet::SETUID)?;

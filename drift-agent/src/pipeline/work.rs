@@ -1,6 +1,7 @@
 //! What blocks: looking, healing, sweeping. Each is a job on a thread of its own, and comes back as data.
 
 use std::{
+    io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -54,6 +55,8 @@ pub enum Done {
     },
     Switch(Box<change::Came>),
     Reload(Box<reloads::Reloaded>),
+    /// The ready file was asked for.
+    Ready(io::Result<()>),
     Sweep {
         generation: u64,
         /// Paths that are not as they were when last seen.
@@ -65,7 +68,7 @@ pub enum Done {
 impl Done {
     /// Not one of the jobs of which there are only so many at once.
     pub(super) fn is_apart(&self) -> bool {
-        matches!(self, Done::Reload(_))
+        matches!(self, Done::Reload(_) | Done::Ready(_))
     }
 }
 

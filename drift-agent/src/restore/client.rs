@@ -6,6 +6,7 @@ use std::{
     collections::{BTreeMap, BTreeSet},
     fmt, io,
     os::fd::OwnedFd,
+    path::PathBuf,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
@@ -13,7 +14,7 @@ use std::{
 use self::at_work::{Inner, Keeper, Unable, exchange, unexpected, wait};
 use super::{
     channel, held,
-    keeper::{READY, UNREADY},
+    keeper::{READY, UNREADY, mark},
     process::Settings,
     seal,
     serve::digest,
@@ -40,12 +41,20 @@ const MOST_REASONS: usize = 256;
 /// Who puts back.
 pub struct Restorer {
     inner: Mutex<Inner>,
-    /// Where the ready file is asked for.
-    ready: Option<Mutex<OwnedFd>>,
+    ready: Mutex<Ready>,
     /// What was answered last to who asks how the node is: he does not wait.
     last: Mutex<Asked>,
     turns: Mutex<Turns>,
     more: Condvar,
+}
+
+/// The ready file.
+struct Ready {
+    path: Option<PathBuf>,
+    /// Where it is asked for; nobody: this process does what it can.
+    keeper: Option<OwnedFd>,
+    /// It was removed, and is made no more.
+    is_over: bool,
 }
 
 /// Declarations that were begun, and how far they are.
@@ -89,7 +98,7 @@ impl Restorer {
             commands: settings.allowed_commands.clone(),
         };
         let (keeper, ready) = match Keeper::start(&settings) {
-            Ok((keeper, ready)) => (Ok(keeper), Some(Mutex::new(ready))),
+            Ok((keeper, ready)) => (Ok(keeper), Some(ready)),
             Err(error) => {
                 let why =
                     format!("the process that starts the restorer cannot be started ({error})");
@@ -106,7 +115,11 @@ impl Restorer {
                 why: None,
                 wanted: None,
             }),
-            ready,
+            ready: Mutex::new(Ready {
+                path: settings.ready_file,
+                keeper: ready,
+                is_over: false,
+            }),
             last: Mutex::new(Asked::NotNeeded),
             turns: Mutex::default(),
             more: Condvar::new(),
@@ -308,13 +321,19 @@ impl Restorer {
     /// # Errors
     /// It cannot be made, or removed.
     pub fn ready_file(&self, is_ready: bool) -> io::Result<()> {
-        let ready = self.ready.as_ref();
-        let ready = ready.ok_or_else(|| io::Error::other("nobody is there to make it"))?;
-        let socket = ready.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if ready.is_over {
+            return Ok(());
+        }
+        ready.is_over = !is_ready;
+        let Some(socket) = &ready.keeper else {
+            let path = ready.path.as_deref();
+            return path.map_or(Ok(()), |path| mark(path, is_ready.then(std::process::id)));
+        };
         let said = if is_ready { READY } else { UNREADY };
-        channel::send(&*socket, &[said], None)?;
-        wait(&socket, Instant::now() + SOON)?;
-        let error = channel::receive(&*socket)?
+        channel::send(socket, &[said], None)?;
+        wait(socket, Instant::now() + SOON)?;
+        let error = channel::receive(socket)?
             .and_then(|(message, _)| message.try_into().ok().map(i32::from_le_bytes));
         match error {
             Some(0) => Ok(()),

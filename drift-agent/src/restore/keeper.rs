@@ -3,6 +3,7 @@
 use std::{
     fs, io,
     os::fd::OwnedFd,
+    path::Path,
     process::{Child, ExitStatus},
     time::{Duration, Instant},
 };
@@ -132,15 +133,10 @@ impl Keeper<'_> {
             // The other socket says so, too.
             return Ok(());
         };
+        let detector = getppid().map_or(0, |pid| pid.as_raw_pid().unsigned_abs());
         let done = match (&self.settings.ready_file, message.as_slice()) {
-            (Some(path), [READY]) => {
-                let detector = getppid().map_or(0, Pid::as_raw_pid);
-                fs::write(path, format!("{detector}\n"))
-            }
-            (Some(path), [UNREADY]) => match fs::remove_file(path) {
-                Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-                other => other,
-            },
+            (Some(path), [READY]) => mark(path, Some(detector)),
+            (Some(path), [UNREADY]) => mark(path, None),
             _ => Ok(()),
         };
         let error = done
@@ -249,6 +245,17 @@ impl Keeper<'_> {
         }
         Ok(())
     }
+}
+
+/// The ready file with the number of the process that is ready; or without a process none.
+pub(super) fn mark(path: &Path, ready: Option<u32>) -> io::Result<()> {
+    let Some(pid) = ready else {
+        return match fs::remove_file(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            other => other,
+        };
+    };
+    fs::write(path, format!("{pid}\n"))
 }
 
 /// A restorer that ends before the detector does is always worth a sentence.
