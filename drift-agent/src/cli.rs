@@ -116,6 +116,9 @@ pub fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
         .format_timestamp_millis()
         .init();
+    if let Some(status) = crate::restore::main() {
+        return status;
+    }
     let command = match parse() {
         Ok(command) => command,
         Err(status) => return status,

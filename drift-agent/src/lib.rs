@@ -28,6 +28,10 @@ pub mod stop;
 
 pub mod switch;
 
+pub mod confine;
+
+pub mod restore;
+
 pub mod report;
 
 pub mod serve;

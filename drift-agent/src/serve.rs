@@ -12,8 +12,8 @@ pub use client::{AskError, ask};
 pub use hand::{Healing, Outcome as HandOutcome, Pausing, Resuming, Row, Rows};
 pub use socket::{Served, serve};
 pub use status::{
-    Counted, Health, Held, HeldPath, Lack, LastScan, PolicyStatus, Reason, RecordsLost,
-    SensorStatus, Status, StopStatus, StoreStatus, rfc3339,
+    Counted, Health, Held, HeldPath, Lack, LastScan, PolicyStatus, PrivilegeStatus, Reason,
+    RecordsLost, SensorStatus, Status, StopStatus, StoreStatus, rfc3339,
 };
 
 use std::time::Duration;

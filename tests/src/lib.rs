@@ -6,6 +6,7 @@ pub mod command;
 pub mod fuse;
 pub mod mutate;
 pub mod peer;
+pub mod privilege;
 pub mod report;
 pub mod scene;
 pub mod skip;

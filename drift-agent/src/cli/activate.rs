@@ -16,6 +16,7 @@ use crate::{
     observe::Host,
     reload::{self, Allowed},
     report::complain,
+    restore::{believe, hold},
     serve::{AskError, Body, Request, ask},
     stop::{BREAK_GLASS, Files, Stops},
     store::{DEFAULT_QUOTA, Store},
@@ -168,11 +169,17 @@ pub(super) fn first_line(text: &str) -> String {
 /// Without an agent: this process holds the state folder, and does it.
 fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Result<Answer> {
     let _lock = lock(state)?;
+    // The restorer of an agent that was killed may be writing still.
+    let _held = hold(state)?;
     let store = Store::open(state, DEFAULT_QUOTA)?;
     for note in store.notes() {
         complain(format_args!("{note}."));
     }
     let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+    if !dry_run {
+        // An agent's detector could write one, too.
+        believe(&store, state, policies, None).map_err(anyhow::Error::msg)?;
+    }
     if !dry_run && let Some(earlier) = heal::recover(&host, &store)? {
         for note in &earlier.notes {
             complain(format_args!("{note}."));

@@ -20,6 +20,7 @@ use crate::{
     pipeline::{declared_side, observed_side},
     reload::{self, Allowed},
     report::{Cause, Event, Look, Outcome, Output, Record, Reporter, complain},
+    restore::{believe, hold},
     serve::{AskError, Body, HandOutcome, Healing, Request, Row, Rows, ask},
     stop::{BREAK_GLASS, Files, Stops},
     store::{Bounds, DEFAULT_QUOTA, HeldBrake, Longest, PathForm, Store},
@@ -155,12 +156,16 @@ fn table(rows: &Rows, dry_run: bool) -> String {
 /// Without an agent: this process holds the state folder, and does it.
 fn alone(state: &Path, policies: &Path, paths: &[PathBuf], asked: &Healing) -> Result<Rows> {
     let _lock = lock(state)?;
+    // The restorer of an agent that was killed may be writing still.
+    let _held = hold(state)?;
     let store = Store::open(state, DEFAULT_QUOTA)?;
     for note in store.notes() {
         complain(format_args!("{note}."));
     }
     let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
     if !asked.dry_run {
+        // An agent's detector could write one, too.
+        believe(&store, state, policies, None).map_err(anyhow::Error::msg)?;
         heal::recover(&host, &store)?;
     }
     let (outcome, _) = store.look(policies, Path::new("/"), None);

@@ -10,7 +10,6 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use drift_common::escape;
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::mpsc;
 
@@ -21,13 +20,15 @@ use super::{
     state::StateFolder,
 };
 use crate::{
+    confine::{self, Confined},
     declare::{self, Basis, Mode, Rejected, Snapshot},
     heal,
     kept::Unusable,
     observe::{Host, Objects},
     pipeline::{self, Parts},
-    probe::{Probe, ProbeSettings, Refused},
+    probe::{Probe, ProbeSettings, Refused, confine_loader},
     report::{OtlpSettings, Output, Reporter, complain},
+    restore::{Recovered, Restorer},
     serve,
     settings::{Sensor, Settings},
     stop::{BREAK_GLASS, Files, Stops},
@@ -191,21 +192,26 @@ fn start(settings: Settings, host: Host) -> Result<()> {
     let otlp = OtlpSettings::from_env()?;
     // One agent for a state folder: two would heal against each other.
     let _lock = lock(&settings.state)?;
+    let restorer = Restorer::prepare(&settings);
     let store = Store::open(&settings.state, settings.store_quota)?.rooted(&settings.host_root);
     for note in store.notes() {
         complain(format_args!("{note}."));
     }
     let host = mind_places(host, &settings)?;
-    let recovered = recover(&host, &store);
-    let (outcome, basis, waits) = look(&host, &store, &settings);
+    let recovered = recover(&restorer, &store);
+    let (outcome, basis, waits) = look(&restorer, &store, &settings);
     let (snapshot, rejected) = match outcome {
         Ok(snapshot) => (snapshot, None),
         Err(rejected) => (last_good(&store, &settings, &rejected)?, Some(rejected)),
     };
     // What is staged still is not left over.
-    if recovered {
-        pipeline::remove_leftovers(&host, &snapshot.files);
+    restorer.declare(restorer.turn(), &snapshot);
+    let mut files = snapshot.files.iter();
+    if recovered && files.any(|declared| heal::has_leftovers(&host, declared)) {
+        restorer.sweep();
     }
+    let probe = sense(&settings, &snapshot)?;
+    let confined = confine(&settings.state, &snapshot);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .max_blocking_threads(32)
@@ -218,7 +224,6 @@ fn start(settings: Settings, host: Host) -> Result<()> {
         if let Err(error) = reporter.keep_history(&settings.state, Bounds::default()) {
             complain(format_args!("degraded: no history is kept ({error}). All else goes on."));
         }
-        let probe = sense(&settings, &snapshot)?;
         let store = Arc::new(store);
         let (ask, asked) = mpsc::channel(REQUESTS);
         let served = serve::serve(
@@ -236,6 +241,8 @@ fn start(settings: Settings, host: Host) -> Result<()> {
         pipeline::run(Parts {
             settings,
             store,
+            restorer,
+            confined,
             reporter,
             host,
             snapshot,
@@ -267,35 +274,64 @@ fn mind_places(host: Host, settings: &Settings) -> Result<Host> {
     Ok(host)
 }
 
-/// What a crash has left of a change of versions is dropped, or brought to its end. False: something is left to do.
-fn recover(host: &Host, store: &Store) -> bool {
-    match heal::recover(host, store) {
-        Ok(None) => true,
-        Ok(Some(finished)) => {
-            for note in &finished.notes {
-                complain(format_args!("{note}."));
-            }
-            for (path, error) in &finished.left {
-                complain(format_args!(
-                    "degraded: {} is left to do: {error}",
-                    escape::path(path)
-                ));
-            }
-            finished.left.is_empty()
-        }
-        Err(error) => {
-            complain(format_args!(
-                "degraded: an interrupted change of versions cannot be brought to its end ({error}): it is tried again before the next one."
-            ));
-            false
-        }
+/// From here on this process only looks, and writes its own state. Before there is another thread.
+fn confine(state: &Path, snapshot: &Snapshot) -> Confined {
+    if confine::can_change_user()
+        && let Err(error) = confine::give(state, confine::DETECTOR)
+    {
+        complain(format_args!(
+            "degraded: what is in the state folder cannot be given to who writes there ({error})."
+        ));
     }
+    let mut named = snapshot
+        .files
+        .iter()
+        .flat_map(|declared| &declared.attributes.named);
+    let sees_trusted = named.any(|attribute| attribute.name.as_bytes().starts_with(b"trusted."));
+    let confined = confine::detector(state, sees_trusted);
+    let (expected, folder) = (confined.clone(), state.to_owned());
+    confine_loader(move || confine::detector(&folder, sees_trusted) == expected);
+    for lack in &confined.lacks {
+        complain(format_args!("degraded: {lack}."));
+    }
+    confined
+}
+
+/// What a crash has left of a change of versions is dropped, or brought to its end. False: something is left to do.
+fn recover(restorer: &Restorer, store: &Store) -> bool {
+    if matches!(store.journal(), Ok(None)) {
+        return true;
+    }
+    let recovered = match restorer.recovered() {
+        Ok(recovered) => recovered,
+        Err(why) => Recovered {
+            failed: Some(why),
+            ..Recovered::default()
+        },
+    };
+    if let Err(error) = store.read_holding_again() {
+        complain(format_args!(
+            "degraded: which versions are held cannot be read: {error}."
+        ));
+    }
+    for note in &recovered.notes {
+        complain(format_args!("{note}."));
+    }
+    for left in &recovered.left {
+        complain(format_args!("degraded: left to do: {left}"));
+    }
+    if let Some(error) = &recovered.failed {
+        complain(format_args!(
+            "degraded: an interrupted change of versions cannot be brought to its end ({error}): it is tried again before the next one."
+        ));
+    }
+    recovered.left.is_empty() && recovered.failed.is_none()
 }
 
 /// What the policy folder declares now. Versions that it has changed while no agent ran are changed first, whole or not at all; `true`: they wait, and what was
 /// active before still is.
 fn look(
-    host: &Host,
+    restorer: &Restorer,
     store: &Store,
     settings: &Settings,
 ) -> (Result<Snapshot, Rejected>, Basis, bool) {
@@ -326,7 +362,8 @@ fn look(
         ));
         return (Ok(before), basis, true);
     }
-    match switch::perform(host, store, &before, snapshot, &moves, store.holding()) {
+    restorer.declare(restorer.turn(), &before);
+    match restorer.switch(None, store, (&before, snapshot), &moves, store.holding()) {
         Ok(switched) => {
             let came = switched.sentence();
             complain(format_args!(

@@ -111,5 +111,6 @@ fn without_agent(state: &Path) -> Status {
         stops,
         policies: policies.collect(),
         store: None,
+        privilege: None,
     }
 }

@@ -9,10 +9,12 @@ use drift_common::{abi::Kind, escape};
 use log::{debug, error};
 
 use crate::{
+    confine::Confined,
     declare::Mode,
+    restore,
     serve::{
-        Asked, Body, Counted, Health, Held, HeldPath, Lack, LastScan, PolicyStatus, Reason,
-        RecordsLost, Request, SensorStatus, Status, rfc3339,
+        Asked, Body, Counted, Health, Held, HeldPath, Lack, LastScan, PolicyStatus,
+        PrivilegeStatus, Reason, RecordsLost, Request, SensorStatus, Status, rfc3339,
     },
     settings::Sensor,
 };
@@ -106,6 +108,32 @@ impl Pipeline {
             stops: self.stop_status(wall),
             policies,
             store: None,
+            privilege: Some(self.privilege()),
+        }
+    }
+
+    fn privilege(&self) -> PrivilegeStatus {
+        let Confined {
+            user,
+            landlock,
+            filter,
+            lacks,
+        } = &self.confined;
+        let (restorer, restorer_pid) = match self.restorer.asked() {
+            restore::Asked::NotNeeded => ("not-needed", None),
+            restore::Asked::AtWork(pid) => ("at-work", Some(pid)),
+            restore::Asked::Gone(_) => ("gone", None),
+        };
+        PrivilegeStatus {
+            user: *user,
+            landlock: landlock.clone().unwrap_or_else(|why| why),
+            syscall_filter: match filter {
+                Ok(()) => "in force".to_owned(),
+                Err(why) => why.clone(),
+            },
+            restorer: restorer.to_owned(),
+            restorer_pid,
+            lacks: lacks.clone(),
         }
     }
 
@@ -167,6 +195,9 @@ impl Pipeline {
         }
         if self.reporter.heals().is_none() {
             add(Lack::NoHistory, "no history is kept".to_owned());
+        }
+        if let restore::Asked::Gone(why) = self.restorer.asked() {
+            add(Lack::NoRestorer, format!("nothing can be put back: {why}"));
         }
         reasons
     }

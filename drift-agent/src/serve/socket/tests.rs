@@ -32,6 +32,7 @@ fn status() -> Status {
         stops: Vec::new(),
         policies: Vec::new(),
         store: None,
+        privilege: None,
     }
 }
 

@@ -59,6 +59,7 @@ fn status() -> Status {
         stops: Vec::new(),
         policies: vec![policy("ssh", "1.0.0", "observe", 11, 1), web, limits],
         store: None,
+        privilege: None,
     }
 }
 
