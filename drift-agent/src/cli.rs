@@ -20,15 +20,16 @@ mod size;
 mod snapshot;
 mod state;
 mod status;
+mod whole;
 
 pub(crate) use duration::duration;
 
-use std::{
-    io::{self, Write},
-    process::ExitCode,
-};
+use std::{io, process::ExitCode};
 
 use clap::{Parser, Subcommand};
+use drift_common::policy::semantic_version;
+
+use crate::report::complain;
 
 /// drift keeps the configuration of Linux machines equal to what was declared.
 #[derive(Debug, Parser)]
@@ -80,13 +81,49 @@ enum Command {
     Probe(probe::ProbeCommand),
 }
 
+/// The status of a command that came to no answer, where the others are a mask of what was found: nothing in that mask has this bit.
+const NO_ANSWER: u8 = 64;
+
+/// The status of a command that came to no answer; `other` where it has no mask.
+fn no_answer(other: u8) -> ExitCode {
+    let asked = std::env::args_os().nth(1).unwrap_or_default();
+    let is_masked = ["check", "diff", "explain"]
+        .iter()
+        .any(|name| asked == *name);
+    ExitCode::from(if is_masked { NO_ANSWER } else { other })
+}
+
+/// What was asked for. `Err`: it is said already, and the status it comes to.
+fn parse() -> Result<Command, ExitCode> {
+    Cli::try_parse().map(|cli| cli.command).map_err(|error| {
+        let is_asked_for = !error.use_stderr();
+        match error.print() {
+            Ok(()) if is_asked_for => ExitCode::SUCCESS,
+            Ok(()) => no_answer(2),
+            Err(error) if is_asked_for && error.kind() != io::ErrorKind::BrokenPipe => {
+                complain(format_args!("cannot write to standard output: {error}"));
+                ExitCode::FAILURE
+            }
+            Err(_) if is_asked_for => ExitCode::SUCCESS,
+            Err(_) => no_answer(2),
+        }
+    })
+}
+
 /// Parses the arguments and runs the command. Errors are one sentence on standard error and a non-zero status.
 #[must_use]
 pub fn main() -> ExitCode {
     env_logger::Builder::from_env(env_logger::Env::default().default_filter_or("warn"))
         .format_timestamp_millis()
         .init();
-    let result = match Cli::parse().command {
+    if let Some(status) = crate::restore::main() {
+        return status;
+    }
+    let command = match parse() {
+        Ok(command) => command,
+        Err(status) => return status,
+    };
+    let result = match command {
         Command::Snapshot(snapshot) => snapshot.run(),
         Command::Run(run) => run.run().map(|()| ExitCode::SUCCESS),
         Command::Check(check) => check.run(),
@@ -109,15 +146,15 @@ pub fn main() -> ExitCode {
         Ok(status) => status,
         Err(error) => {
             // The last cause says what is wrong, the first what was being done.
-            complain(&format!("{error:#}"));
-            ExitCode::FAILURE
+            complain(format_args!("{error:#}"));
+            no_answer(1)
         }
     }
 }
 
-/// Says something on standard error. Where not even that can be written to, the status alone tells.
-fn complain(text: &str) {
-    let _unheard = writeln!(io::stderr(), "{text}");
+/// The number of a version on the command line.
+fn version(text: &str) -> Result<semver::Version, String> {
+    semantic_version(text).map_err(|help| format!("not a semantic version: {help}"))
 }
 
 /// What this machine is called.

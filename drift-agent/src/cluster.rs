@@ -83,6 +83,17 @@ impl Link {
     }
 }
 
+/// As [`follow`], until the folder is there, and not from then on: no thread is left of it, and this process may give its rights up. Blocking.
+///
+/// # Errors
+/// The folder cannot be made.
+pub fn hear_first(source: Source, state: &Path) -> io::Result<()> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
+    runtime.block_on(follow(source, state)).map(drop)
+}
+
 /// Keeps the policy folder beneath `state` as the API server has it, from now on. Comes back when it is so for the first time, or when there is one of an earlier run,
 /// or when there has been no answer for a while.
 ///

@@ -56,7 +56,8 @@ pub fn compare(declared: &Declared, observed: &Observed) -> Compared {
         // Whatever it is.
         (Target::Absent, _) => return Compared::of(Drift::Unexpected),
         (_, Found::Absent) => return Compared::of(Drift::Missing),
-        (_, Found::Unreadable(_)) => return Compared::of(Drift::Unreadable),
+        // Its attributes may be known all the same.
+        (_, Found::Unreadable(_)) => compared.drifts.push(Drift::Unreadable),
         (_, Found::Unstable) => return Compared::of(Drift::Unstable),
         (Target::File(content), Found::File(digest)) => {
             let (drift, verdict) = file::content(content, *digest, observed);

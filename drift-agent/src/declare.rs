@@ -473,7 +473,10 @@ fn parse(sources: &[Arc<Source>], problems: &mut Problems) -> Vec<Document> {
         }
     };
     let mut all = thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(parsed)).collect();
+        // As many as there may be.
+        let others =
+            (1..threads).map_while(|_| thread::Builder::new().spawn_scoped(scope, parsed).ok());
+        let others: Vec<_> = others.collect();
         let mut all = parsed();
         for other in others {
             match other.join() {

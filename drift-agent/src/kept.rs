@@ -9,11 +9,10 @@ use std::{
     path::Path,
 };
 
-use rustix::{
-    fs::{Mode, OFlags, open},
-    process::geteuid,
-};
+use rustix::fs::{Mode, OFlags, open};
 use thiserror::Error;
+
+use crate::confine;
 
 /// What a file begins with.
 pub type Head = [u8; 16];
@@ -47,7 +46,7 @@ pub fn read(path: &Path, head: &Head) -> Result<Vec<u8>, Unusable> {
         Err(error) => return Err(Unusable::Unreadable(error.into())),
     };
     let metadata = file.metadata().map_err(Unusable::Unreadable)?;
-    if !metadata.is_file() || metadata.uid() != geteuid().as_raw() || metadata.mode() & 0o022 != 0 {
+    if !metadata.is_file() || !confine::is_own(metadata.uid()) || metadata.mode() & 0o022 != 0 {
         return Err(Unusable::NotOurs);
     }
     if metadata.len() > MOST {

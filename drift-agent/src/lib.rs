@@ -1,5 +1,8 @@
 //! The agent, in the order the data flows.
 
+// They end the program where nobody reads on: `report::complain` and `cli::policy::print` do not.
+#![cfg_attr(not(test), warn(clippy::print_stderr, clippy::print_stdout))]
+
 pub mod cli;
 pub mod settings;
 
@@ -26,6 +29,10 @@ pub mod reload;
 pub mod stop;
 
 pub mod switch;
+
+pub mod confine;
+
+pub mod restore;
 
 pub mod report;
 

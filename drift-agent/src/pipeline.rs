@@ -34,11 +34,11 @@ pub(crate) use attribute::differences as attribute_differences;
 pub(crate) use describe::{
     also_declared, declared as declared_side, detail, observed as observed_side,
 };
-pub use work::remove_leftovers;
 
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     io::{self, IsTerminal},
+    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -51,10 +51,12 @@ use tokio::{
 };
 
 use crate::{
-    declare::{Basis, Changes, Declared, Rejected, Snapshot},
+    confine::Confined,
+    declare::{Basis, Changes, Rejected, Snapshot},
     observe::{Host, Identify, Objects, Register, Search},
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
-    report::{Cause, Event, Record, ReportError, Reporter, Watching},
+    report::{Cause, Event, Record, ReportError, Reporter, Watching, complain},
+    restore::Restorer,
     serve::Asked,
     settings::{SCAN_ALONE, SCAN_BESIDE_PROBES, Settings},
     stop::Files,
@@ -101,13 +103,13 @@ enum Wake {
 pub enum PipelineError {
     #[error(transparent)]
     Report(#[from] ReportError),
-    #[error("cannot listen for signals ({0})")]
+    #[error("cannot listen for signals")]
     Signals(#[source] io::Error),
-    #[error("cannot listen to the kernel programs ({0})")]
+    #[error("cannot listen to the kernel programs")]
     Ring(#[source] io::Error),
-    #[error("cannot start the threads of the periodic scans ({0})")]
+    #[error("cannot start the threads of the periodic scans")]
     Threads(#[source] io::Error),
-    #[error("cannot write the ready file {path} ({source})")]
+    #[error("cannot write the ready file {path}")]
     Ready { path: String, source: io::Error },
 }
 
@@ -126,6 +128,8 @@ struct Ears {
 struct Pipeline {
     settings: Settings,
     store: Arc<Store>,
+    restorer: Arc<Restorer>,
+    confined: Confined,
     reporter: Reporter,
     host: Arc<Host>,
     snapshot: Arc<Snapshot>,
@@ -188,6 +192,8 @@ struct Pipeline {
 pub struct Parts {
     pub settings: Settings,
     pub store: Arc<Store>,
+    pub restorer: Restorer,
+    pub confined: Confined,
     pub reporter: Reporter,
     pub host: Host,
     pub snapshot: Snapshot,
@@ -249,6 +255,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         },
         settings: parts.settings,
         store: parts.store,
+        restorer: Arc::new(parts.restorer),
+        confined: parts.confined,
         reporter: parts.reporter,
         host: Arc::new(parts.host),
         snapshot: Arc::default(),
@@ -380,7 +388,10 @@ async fn rung(ears: &mut Option<Ears>) {
 }
 
 impl Ears {
-    fn new(probe: Probe) -> Result<Ears, PipelineError> {
+    fn new(mut probe: Probe) -> Result<Ears, PipelineError> {
+        if let Some(said) = probe.said.take() {
+            said.pass_on();
+        }
         Ok(Ears {
             changes: Doorbell::new(probe.changes).map_err(PipelineError::Ring)?,
             loads: probe.loads,
@@ -396,9 +407,9 @@ impl Pipeline {
     fn say_rejected(&mut self, rejected: &Rejected) -> Result<(), PipelineError> {
         // A line of a policy may hold a secret: it is shown to who sits there, never to a log.
         if io::stderr().is_terminal() {
-            eprintln!("{rejected}");
+            complain(rejected);
         } else {
-            eprintln!("{}", rejected.plain());
+            complain(rejected.plain());
         }
         self.rejected = Some(rejected.one_line().to_string());
         let mut record = Record::new(Event::PolicyRejected);
@@ -456,12 +467,9 @@ impl Pipeline {
             .collect();
         drop(states);
         self.brake_policies(&old);
+        self.tell_restorer();
         self.writing.clear();
-        if let Some(places) = self.host.places() {
-            let tag = |file: &Declared| format!("{} {}", file.policy.name, file.policy.version);
-            let files = self.snapshot.files.iter();
-            places.declare(files.map(|file| (file.real().to_owned(), tag(file))));
-        }
+        self.host.declare(&self.snapshot.files);
         self.objects = objects;
         self.register = ears.as_ref().map(|ears| {
             Arc::new(Register::new(
@@ -559,14 +567,19 @@ impl Pipeline {
         }
         self.first = None;
         self.keep_places();
-        if let Some(path) = &self.settings.ready_file {
-            std::fs::write(path, format!("{}\n", std::process::id())).map_err(|source| {
-                PipelineError::Ready {
-                    path: path.display().to_string(),
-                    source,
-                }
-            })?;
+        if self.settings.ready_file.is_some() {
+            let restorer = Arc::clone(&self.restorer);
+            self.run_apart(move || Done::Ready(restorer.ready_file(true)));
         }
         Ok(())
+    }
+
+    /// It is made, or cannot be.
+    fn made_ready(&self, made: io::Result<()>) -> Result<(), PipelineError> {
+        let path = self.settings.ready_file.as_deref();
+        made.map_err(|source| PipelineError::Ready {
+            path: path.unwrap_or(Path::new("")).display().to_string(),
+            source,
+        })
     }
 }

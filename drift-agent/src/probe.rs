@@ -27,12 +27,13 @@ pub use counters::{Counters, Counts};
 pub use doorbell::{Doorbell, MountTable};
 pub use hook::{Hook, Place, hooks};
 pub use layout::layout;
-pub use load::{Attached, Probe, ProbeSettings};
+pub use load::{Attached, Probe, ProbeSettings, Said, own_start, own_tgid};
 pub use mirror::Tampered;
 pub use refused::Refused;
 pub use signatures::Known;
 pub use support::{Machine, Stated};
-pub use watch::{Names, Watch};
+pub use tracefs::confine as confine_loader;
+pub use watch::{Names, Process, Watch};
 
 /// How the kernel half sees changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]

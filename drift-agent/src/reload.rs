@@ -81,6 +81,12 @@ pub enum ReloadError {
         step: &'static str,
         source: io::Error,
     },
+    /// What the restorer says of it, or why there is none to say so.
+    #[error("{message}")]
+    Restorer {
+        reason: &'static str,
+        message: String,
+    },
 }
 
 impl ReloadError {
@@ -97,6 +103,7 @@ impl ReloadError {
             Self::NoAnswer(_) => "no-answer",
             Self::Answer(_) => "answer",
             Self::Io { .. } => "io",
+            Self::Restorer { reason, .. } => reason,
         }
     }
 

@@ -3,6 +3,7 @@
 //! The pipeline owns a [`Reporter`] and never waits in it: each way out has a bounded queue and a thread, and what does not fit is counted
 //! and told.
 
+mod aside;
 mod console;
 mod history;
 mod line;
@@ -24,6 +25,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+pub(crate) use aside::{complain, progress};
 pub use console::{Look, Watching};
 pub use history::Heals;
 pub use line::SCHEMA;

@@ -13,7 +13,7 @@ pub use hand::{Healing, Outcome as HandOutcome, Pausing, Resuming, Row, Rows};
 pub use socket::{Desk, Served, serve};
 pub use status::{
     ActorStatus, Counted, DriftStatus, Health, Held, HeldPath, Lack, LastScan, PolicyStatus,
-    Reason, RecordsLost, SensorStatus, Status, StopStatus, StoreStatus, rfc3339,
+    PrivilegeStatus, Reason, RecordsLost, SensorStatus, Status, StopStatus, StoreStatus, rfc3339,
 };
 
 use std::time::Duration;

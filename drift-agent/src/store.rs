@@ -32,6 +32,7 @@ mod snapshot;
 mod state;
 
 pub use blob::MOST_BLOB;
+pub use declaration::identity;
 pub use declared::InForce;
 pub use error::{Changed, StoreError};
 pub use evidence::MOST_EVIDENCE;
@@ -41,6 +42,7 @@ pub use journal::{Change, Directory, Entry, Journal, Moved, Over, Stage};
 pub use pause::{LONGEST_PAUSE, Pause, Pauses};
 pub use room::Usage;
 pub use sealed::PathForm;
+pub(crate) use sealed::path_form;
 pub use snapshot::Restored;
 pub use state::{
     Activation, HeldBrake, Known, Longest, MOST_RETAINED, MOST_VERSIONS, Seen, Spent, State,
@@ -121,6 +123,39 @@ impl Store {
             holding,
             pauses,
             quota,
+            room: Mutex::new(room),
+            notes,
+            turns: AtomicU64::new(0),
+            kept: Mutex::new(0),
+        })
+    }
+
+    /// Opens what the restorer needs while the agent has the rest open: contents, the journal, and which versions are held. What it would remember of versions
+    /// is not kept.
+    ///
+    /// # Errors
+    /// The folder cannot be read or written.
+    pub fn beside(state_dir: &Path) -> Result<Self, StoreError> {
+        let unusable = |source| StoreError::Folder {
+            path: state_dir.to_owned(),
+            source,
+        };
+        let folder = Folder::named(state_dir).map_err(unusable)?;
+        let blobs = Blobs::open_beside(&folder).map_err(unusable)?;
+        let room = Room::new(&[]);
+        let mut notes = Vec::new();
+        let state = State::in_memory()?;
+        let holding = Mutex::new(hold::read(&folder, &mut notes)?);
+        let pauses = Mutex::new(pause::read(&folder, &mut notes)?);
+        Ok(Self {
+            path: state_dir.to_owned(),
+            host_root: PathBuf::from("/"),
+            folder,
+            blobs,
+            state,
+            holding,
+            pauses,
+            quota: 0,
             room: Mutex::new(room),
             notes,
             turns: AtomicU64::new(0),

@@ -53,6 +53,13 @@ pub enum SwitchError {
     Transaction(#[from] TransactionError),
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// Said by the restorer, which has tried it, or has not.
+    #[error("{message}")]
+    Restorer {
+        reason: &'static str,
+        message: String,
+        is_tried: bool,
+    },
 }
 
 impl SwitchError {
@@ -67,6 +74,7 @@ impl SwitchError {
             Self::Unwritable { source, .. } => source.reason(),
             Self::Transaction(error) => error.reason(),
             Self::Store(error) => error.reason(),
+            Self::Restorer { reason, .. } => reason,
         }
     }
 
@@ -85,6 +93,7 @@ impl SwitchError {
         match self {
             Self::Rejected(_) | Self::Refused(_) | Self::NoEarlier(_) | Self::Store(_) => false,
             Self::Impossible { .. } | Self::Unwritable { .. } | Self::Transaction(_) => true,
+            Self::Restorer { is_tried, .. } => *is_tried,
         }
     }
 }

@@ -80,7 +80,7 @@ pub use globs::Globs;
 pub use guard::{
     Backoff, ClockTime, Days, Evidence, Fight, Guard, MassDrift, Mode, OnRemove, Window, WindowKind,
 };
-pub use parse::{API_VERSION, is_name, parse};
+pub use parse::{API_VERSION, is_name, parse, semantic_version};
 pub use problem::{Problem, Problems};
 pub use reload::{AfterHeal, Endpoint, Method, Signal, Whom};
 pub use render::render;

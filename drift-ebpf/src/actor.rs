@@ -10,6 +10,7 @@ use crate::{
     emit::NO_KEY,
     fault::count,
     kernel::{Task, agent_start, agent_tgid},
+    map::RESTORER,
 };
 
 /// (thread group, thread), as the initial pid namespace has them.
@@ -32,19 +33,38 @@ pub fn tgid(kind: Kind) -> u32 {
     }
 }
 
-/// Whether the agent itself is running: the process with its number that started when it did, whatever it calls itself.
+/// Whether the agent itself is running, to which what it opens is told: the process with its number that started when it did, whatever it calls itself.
 #[inline(always)]
 pub fn is_agent() -> bool {
-    ids().0 == agent_tgid()
-        && Task::current()
-            .start_ns()
-            .is_ok_and(|start| start / TICK_NS == agent_start())
+    is(agent_tgid(), agent_start())
+}
+
+/// Whether the process that writes for the agent is running.
+#[inline(always)]
+pub fn is_restorer() -> bool {
+    RESTORER
+        .get(0)
+        .is_some_and(|[tgid, start]| is(*tgid as u32, *start))
+}
+
+/// Whether the agent, or the process that writes for it, is running: their changes do not ring.
+#[inline(always)]
+pub fn is_ours() -> bool {
+    is_agent() || is_restorer()
 }
 
 /// Whether a change of this object by who is running does not ring: the agent's own, but for the one by which it hears itself.
 #[inline(always)]
 pub fn is_silent(slot: u32) -> bool {
-    slot != CANARY_SLOT && is_agent()
+    slot != CANARY_SLOT && is_ours()
+}
+
+#[inline(always)]
+fn is(tgid: u32, start: u64) -> bool {
+    ids().0 == tgid
+        && Task::current()
+            .start_ns()
+            .is_ok_and(|started| started / TICK_NS == start)
 }
 
 /// An event with the actor filled in, where there is one, and all else zero. What cannot be read stays zero and is counted: an actor that is half known is still an event.

@@ -66,6 +66,11 @@ pub static READERS: HashMap<u32, u32> = HashMap::with_max_entries(8_192, 0);
 #[map]
 pub static READ_ARMED: Array<u32> = Array::with_max_entries(1, 0);
 
+/// The process that writes for the agent, by its number and when it started, in ticks since boot; zeros where none does. What it changes is looked at
+/// afterwards, and does not ring.
+#[map]
+pub static RESTORER: Array<[u64; 2]> = Array::with_max_entries(1, 0);
+
 /// (thread group, slot, kind) -> the slot's count of changes when it was last reported: one load is told once per state of the file.
 #[map]
 pub static LOADED: LruHashMap<[u32; 3], u64> = LruHashMap::with_max_entries(16_384, 0);

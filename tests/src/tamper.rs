@@ -103,15 +103,26 @@ pub fn close(pid: u32, descriptors: &[u64]) -> Result<()> {
     const CLOSE: u64 = 3;
     const SYSCALL: i64 = 0x050f;
     let process = Pid::from_raw(i32::try_from(pid)?);
-    ptrace::attach(process).context("PTRACE_ATTACH")?;
-    waitpid(process, None)?;
-    let saved = ptrace::getregs(process)?;
+    let stop = || -> Result<Option<libc::user_regs_struct>> {
+        ptrace::attach(process).context("PTRACE_ATTACH")?;
+        waitpid(process, None)?;
+        let registers = ptrace::getregs(process)?;
+        let before = (registers.rip - 2) as ptrace::AddressType;
+        if ptrace::read(process, before)? & 0xffff == SYSCALL {
+            return Ok(Some(registers));
+        }
+        ptrace::detach(process, None)?;
+        Ok(None)
+    };
+    // A thread that is running at this moment is let go, and stopped again when it waits.
+    let saved = crate::wait::until(crate::agent::SOON, || match stop() {
+        Ok(Some(registers)) => Ok(Ok(registers)),
+        Ok(None) => Err("the main thread is not in a system call"),
+        Err(error) => Ok(Err(error)),
+    })
+    .map_err(anyhow::Error::msg)??;
     let work = || -> Result<()> {
         let instruction = saved.rip - 2;
-        let word = ptrace::read(process, instruction as ptrace::AddressType)?;
-        if word & 0xffff != SYSCALL {
-            bail!("the main thread is not in a system call");
-        }
         for descriptor in descriptors {
             let mut registers = saved;
             registers.rip = instruction;

@@ -7,7 +7,7 @@ use std::{
         process::CommandExt,
     },
     path::PathBuf,
-    process::Command,
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -362,6 +362,136 @@ fn any_user_checks_what_that_user_can_read() -> Result<()> {
                 ],
         "{:?} {out}",
         output.status
+    );
+    Ok(())
+}
+
+#[test]
+fn no_answer_is_never_taken_for_a_finding() -> Result<()> {
+    if !is_built("no_answer_is_never_taken_for_a_finding") {
+        return Ok(());
+    }
+    let (scene, _) = scene()?;
+    let text = |path: PathBuf| path.display().to_string();
+    let policies = text(scene.policies());
+    let nowhere = text(scene.root().join("nowhere"));
+    let path = text(scene.at("a.conf"));
+    for command in ["check", "diff", "explain"] {
+        for (arguments, is_full, expected) in [
+            (vec!["--policies", &*policies], false, 0),
+            (vec!["--help"], false, 0),
+            (vec!["--policies", &policies, "--fulll"], false, 64),
+            (vec!["--policies", &policies, "-o", "xml"], false, 64),
+            (vec!["--policies", &nowhere], false, 64),
+            (
+                vec!["--policies", &policies, "--host-root", &nowhere],
+                false,
+                64,
+            ),
+            (vec!["--policies", &policies, "-o", "yaml"], true, 64),
+        ] {
+            // Nobody hears what is said of it.
+            let full = || File::options().write(true).open("/dev/full");
+            let mut asked = Command::new(program());
+            asked.arg(command).args(&arguments).stderr(full()?);
+            asked.env("XDG_CACHE_HOME", scene.root().join("cache"));
+            if command == "explain" {
+                asked.arg(&path);
+            }
+            asked.stdout(if is_full {
+                full()?.into()
+            } else {
+                Stdio::null()
+            });
+            let status = asked.status()?;
+            ensure!(
+                status.code() == Some(expected),
+                "{command} {arguments:?}: {status:?}"
+            );
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn a_command_whose_words_nobody_hears_ends_as_it_would() -> Result<()> {
+    if !is_built("a_command_whose_words_nobody_hears_ends_as_it_would") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    fs::create_dir_all(scene.policies())?;
+    fs::write(scene.policies().join("p.yaml"), "kind: [\n")?;
+    for command in [
+        &["check"][..],
+        &["diff"],
+        &["policy", "validate"],
+        &["policy", "list"],
+    ] {
+        let status = Command::new(program())
+            .args(command)
+            .arg("--policies")
+            .arg(scene.policies())
+            .stderr(File::options().write(true).open("/dev/full")?)
+            .status()?;
+        ensure!(status.code() == Some(10), "{command:?}: {status:?}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_path_may_be_said_as_people_say_it() -> Result<()> {
+    if !is_built("a_path_may_be_said_as_people_say_it") {
+        return Ok(());
+    }
+    let (scene, _) = scene()?;
+    fs::write(scene.at("a.conf"), "other\n")?;
+    for said in ["../a.conf", "./../sub/../a.conf", "..//a.conf"] {
+        for command in ["diff", "explain"] {
+            let output = Command::new(program())
+                .current_dir(scene.at("sub"))
+                .args([command, said, "--policies"])
+                .arg(fs::canonicalize(scene.policies())?)
+                .output()?;
+            let out = String::from_utf8_lossy(&output.stdout);
+            ensure!(output.status.code() == Some(4), "{command} {said}: {out}");
+        }
+    }
+    Ok(())
+}
+
+#[test]
+fn where_no_more_threads_may_be_one_looks_at_everything() -> Result<()> {
+    const TEST: &str = "where_no_more_threads_may_be_one_looks_at_everything";
+    /// Nobody's, so that no other process counts.
+    const SOMEBODY: &str = "64321";
+    if !is_built(TEST) {
+        return Ok(());
+    }
+    if !rustix::process::geteuid().is_root() {
+        skip(TEST, "giving up root needs root");
+        return Ok(());
+    }
+    let (scene, _) = scene()?;
+    fs::set_permissions(scene.root(), fs::Permissions::from_mode(0o755))?;
+    fs::write(scene.at("a.conf"), "other\n")?;
+    // Where others can reach it.
+    let agent = scene.root().join("agent");
+    fs::copy(program(), &agent)?;
+    let output = Command::new("prlimit")
+        .args(["--nproc=1", "setpriv", "--clear-groups"])
+        .args(["--reuid", SOMEBODY, "--regid", SOMEBODY])
+        .arg(&agent)
+        .args(["check", "-o", "json", "--policies"])
+        .arg(scene.policies())
+        .output()?;
+    let out = String::from_utf8_lossy(&output.stdout);
+    let records: Vec<Value> = serde_json::from_str(&out)
+        .with_context(|| format!("{out} {}", String::from_utf8_lossy(&output.stderr)))?;
+    ensure!(
+        records
+            .iter()
+            .any(|record| record["drift"] == serde_json::json!(["content"])),
+        "{out}"
     );
     Ok(())
 }

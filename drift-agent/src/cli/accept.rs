@@ -16,6 +16,7 @@ use drift_common::{
 use semver::Version;
 
 use self::taken::Accepted;
+use super::{snapshot::ending, whole::whole};
 use crate::{
     capture::{Contents, Stage, Title},
     declare::{self, Holds},
@@ -39,7 +40,7 @@ pub struct Accept {
     #[arg(short, long, value_name = "FILE.yaml")]
     output: Option<PathBuf>,
     /// The number of the new version [default: the next patch level after the newest].
-    #[arg(long, value_name = "VERSION")]
+    #[arg(long, value_name = "VERSION", value_parser = super::version)]
     version: Option<Version>,
 }
 
@@ -68,8 +69,7 @@ impl Accept {
         } = self;
         let mut wanted = Vec::new();
         for path in &paths {
-            let path = std::path::absolute(path).context("a path without a name")?;
-            wanted.push(path.components().collect::<PathBuf>());
+            wanted.push(whole(path)?);
         }
         let holds = Holds::new();
         let snapshot = match declare::load(&policies, Path::new("/"), None, &holds) {
@@ -94,6 +94,7 @@ impl Accept {
             let name = format!("{}-{}.yaml", title.policy, title.version);
             policies.join(name.replace('+', "-"))
         });
+        ending(&target)?;
         let name = target.file_name().context("-o names no file")?.to_owned();
         let parent = target
             .parent()

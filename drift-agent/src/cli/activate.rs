@@ -15,6 +15,8 @@ use crate::{
     heal,
     observe::Host,
     reload::{self, Allowed},
+    report::complain,
+    restore::{believe, hold},
     serve::{AskError, Body, Request, ask},
     stop::{BREAK_GLASS, Files, Stops},
     store::{DEFAULT_QUOTA, Store},
@@ -144,7 +146,7 @@ pub(super) fn answered(answer: &Answer) -> Result<ExitCode> {
     if answer.status == 0 {
         super::policy::print(&answer.text)?;
     } else {
-        super::complain(answer.text.trim_end());
+        complain(answer.text.trim_end());
     }
     Ok(ExitCode::from(answer.status))
 }
@@ -167,14 +169,20 @@ pub(super) fn first_line(text: &str) -> String {
 /// Without an agent: this process holds the state folder, and does it.
 fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Result<Answer> {
     let _lock = lock(state)?;
+    // The restorer of an agent that was killed may be writing still.
+    let _held = hold(state)?;
     let store = Store::open(state, DEFAULT_QUOTA)?;
     for note in store.notes() {
-        super::complain(&format!("{note}."));
+        complain(format_args!("{note}."));
     }
     let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+    if !dry_run {
+        // An agent's detector could write one, too.
+        believe(&store, state, policies, None).map_err(anyhow::Error::msg)?;
+    }
     if !dry_run && let Some(earlier) = heal::recover(&host, &store)? {
         for note in &earlier.notes {
-            super::complain(&format!("{note}."));
+            complain(format_args!("{note}."));
         }
         if let Some((path, error)) = earlier.left.first() {
             bail!(
@@ -202,7 +210,7 @@ fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Resul
     // there, that is what the command may be for.
     let before = before.or_else(|_| look());
     let before: Snapshot = before.unwrap_or_else(|rejected| {
-        super::complain(&format!(
+        complain(format_args!(
             "What is active now cannot be told ({}): what is no longer declared stays.",
             rejected.plain()
         ));
@@ -229,7 +237,7 @@ fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Resul
         Ok(switched) => {
             let in_force = store.in_force(policies, &snapshot, basis.take_sources());
             if let Err(error) = store.keep(&in_force) {
-                super::complain(&format!(
+                complain(format_args!(
                     "The policies in force are not kept for a start without them: {error}."
                 ));
             }

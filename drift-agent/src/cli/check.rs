@@ -21,7 +21,7 @@ use crate::{
     declare::{self, Declared, Severity},
     observe::{Look, Pace, Row, Seen, scan},
     pipeline::{also_declared, declared_side, detail, observed_side},
-    report::{Cause, Event, Output, Record, Reporter},
+    report::{Cause, Event, Output, Record, Reporter, complain, progress},
 };
 
 /// Look at every declared path once and say what is not as declared.
@@ -61,6 +61,7 @@ Status:
   4   a bit: something is there and differs
   16  a bit: something could not be looked at
   10  the policies have problems: nothing was looked at
+  64  no answer: a wrong command line, something that cannot be read or written
 
 Examples:
   drift-agent check --policies policies
@@ -75,6 +76,9 @@ const AT_ONCE: usize = 64;
 
 /// For whoever reads standard output: a pager may be left alone for long.
 const PATIENCE: Duration = Duration::from_secs(24 * 3600);
+
+/// What a terminal is taken to have.
+const COLUMNS: usize = 100;
 
 const NOBODY: &str = "a check sees what is there, not who did it";
 
@@ -96,13 +100,13 @@ impl Check {
         if idle {
             rustix::process::setpriority_process(None, 19).context("cannot lower the priority")?;
         }
+        let host = root.host()?;
         let cache = Cache::of(&policies, cache);
         let kept = cache.declared();
         let snapshot = match declare::load_digests(&policies, &root.host_root, kept.as_deref()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
-        let host = root.host()?;
         let seen = if full { Seen::default() } else { cache.seen() };
         let began = SystemTime::now();
         let start = Instant::now();
@@ -115,13 +119,16 @@ impl Check {
             |declared, look| tell(declared, &look, began),
             |done| {
                 if start.elapsed() > LONG && io::stderr().is_terminal() {
-                    eprint!("\r{done} of {} looked at ", snapshot.files.len());
+                    progress(format_args!(
+                        "\r{done} of {} looked at ",
+                        snapshot.files.len()
+                    ));
                     shown = true;
                 }
             },
         );
         if shown {
-            eprintln!();
+            complain("");
         }
         let took = start.elapsed();
         cache.keep(&snapshot.files, &seen, &told);
@@ -271,14 +278,17 @@ fn summary(files: usize, records: &[Record], unread: usize, took: Duration) -> S
         0 => String::new(),
         others => format!(", {others} of them written in another way"),
     };
-    match (files, records.len() - others) {
-        (0, _) => "the policies declare no paths: nothing to look at\n".to_owned(),
-        (files, 0) => format!("all {files} paths are as declared{note} ({took})\n"),
+    let said = match (files, records.len() - others) {
+        (0, _) => return "the policies declare no paths: nothing to look at\n".to_owned(),
+        (files, 0) => format!("all {files} paths are as declared{note}"),
         (files, drifting) => {
             let right = files - drifting;
-            format!("{right} of {files} paths are as declared{note}, {drifting} are not ({took})\n")
+            format!("{right} of {files} paths are as declared{note}, {drifting} are not")
         }
-    }
+    };
+    let is_long = said.len() + took.len() + " ()".len() > COLUMNS;
+    let gap = if is_long { '\n' } else { ' ' };
+    format!("{said}{gap}({took})\n")
 }
 
 /// The status that these kinds of drift come to.
@@ -302,5 +312,33 @@ const fn bit(drift: Drift) -> u8 {
         | Drift::Relocated
         | Drift::Hardlinked => 4,
         Drift::Unreadable | Drift::Unstable => 16,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_sum_of_it_fits_a_terminal() {
+        let record = |kind| {
+            let mut record = Record::new(Event::DriftDetected);
+            record.drift = vec![kind];
+            record
+        };
+        let mut records = vec![record(Drift::Content)];
+        let sum = |records: &[Record], unread| summary(25, records, unread, Duration::ZERO);
+        assert_eq!(
+            sum(&records, 0),
+            "24 of 25 paths are as declared, 1 are not (0.00 s)\n"
+        );
+        records.push(record(Drift::ContentEquivalent));
+        let long = sum(&records, 11);
+        assert_eq!(
+            long,
+            "24 of 25 paths are as declared, 1 of them written in another way, 1 are not\n\
+             (0.00 s; 11 files are as last seen and were not read again)\n"
+        );
+        assert!(long.lines().all(|line| line.len() <= COLUMNS));
     }
 }

@@ -27,14 +27,25 @@ impl Completions {
     /// # Errors
     /// Standard output cannot be written to.
     pub fn run(self) -> Result<ExitCode> {
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut Cli::command(), NAME, &mut script);
-        print(&String::from_utf8_lossy(&script))?;
+        print(&script(self.shell))?;
         Ok(ExitCode::SUCCESS)
     }
 }
 
 const NAME: &str = "drift-agent";
+
+/// What `shell` reads.
+fn script(shell: Shell) -> String {
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Cli::command(), NAME, &mut script);
+    let script = String::from_utf8_lossy(&script).into_owned();
+    match shell {
+        // The generator sets `drift__agent__…` and asks for `drift__subcmd__agent__…`: it takes the hyphen of our name for the way to a subcommand,
+        // and no option of any command would be completed.
+        Shell::Bash => script.replace("drift__subcmd__agent", "drift__agent"),
+        _ => script,
+    }
+}
 
 /// Write the manual, a page for each command.
 #[derive(Debug, Args)]
@@ -117,9 +128,7 @@ mod tests {
     #[test]
     fn every_shell_is_told_every_command() {
         for shell in Shell::value_variants() {
-            let mut script = Vec::new();
-            clap_complete::generate(*shell, &mut Cli::command(), NAME, &mut script);
-            let script = String::from_utf8(script).expect("text");
+            let script = script(*shell);
             for command in Cli::command().get_subcommands() {
                 assert!(
                     script.contains(command.get_name()),
@@ -127,6 +136,23 @@ mod tests {
                     command.get_name()
                 );
             }
+        }
+    }
+
+    #[test]
+    fn bash_finds_the_options_of_every_command_it_is_told_of() {
+        let script = script(Shell::Bash);
+        let commands = script.split("cmd=\"").skip(1);
+        let commands: Vec<&str> = commands
+            .filter_map(|rest| Some(rest.split_once('"')?.0))
+            .filter(|command| !command.is_empty())
+            .collect();
+        assert!(commands.len() > 20, "{commands:?}");
+        for command in commands {
+            assert!(
+                script.contains(&format!("\n        {command})\n")),
+                "{command}"
+            );
         }
     }
 }

@@ -2,17 +2,17 @@
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc};
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use drift_common::escape;
 use serde_json::Value;
 
-use super::{check::status, difference::Difference, format::Format, root::HostRoot};
+use super::{check::status, difference::Difference, format::Format, root::HostRoot, whole::whole};
 use crate::{
     compare,
     declare::{self, Declared, Holds, Names},
     observe::{Pace, Seen, scan},
-    report::shown,
+    report::{complain, shown},
 };
 
 /// Show what differs between what is declared and what is there: attributes, values, lines.
@@ -42,6 +42,7 @@ Status: as that of check
   4   a bit: something is there and differs
   16  a bit: something could not be looked at, or no policy declares it
   10  the policies have problems: nothing was looked at
+  64  no answer: a wrong command line, something that cannot be read or written
 
 Examples:
   drift-agent diff --policies policies
@@ -63,12 +64,12 @@ impl Diff {
             root,
             output,
         } = self;
+        let host = root.host()?;
         let snapshot = match declare::load(&policies, &root.host_root, None, &Holds::new()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
         let (files, mut status_bits) = select(&snapshot.files, &paths)?;
-        let host = root.host()?;
         // First which, on all threads; then one after the other, so that no more than one content is held.
         let drifting = scan(
             &host,
@@ -125,12 +126,12 @@ fn select(files: &[Arc<Declared>], paths: &[PathBuf]) -> Result<(Vec<Arc<Declare
     let mut status = 0;
     let mut wanted = Vec::new();
     for path in paths {
-        let path = std::path::absolute(path).context("a path without a name")?;
+        let path = whole(path)?;
         if !files.iter().any(|file| file.path.starts_with(&path)) {
-            eprintln!(
+            complain(format_args!(
                 "no policy declares {}, or anything beneath it",
                 escape::path_name(&path)
-            );
+            ));
             status |= NOT_LOOKED_AT;
         }
         wanted.push(path);

@@ -12,13 +12,13 @@ use std::{
     time::SystemTime,
 };
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use clap::Args;
 use drift_common::escape;
 use serde_json::{Value, json};
 
 use self::kept::Kept;
-use super::{format::Format, root::HostRoot, state::StateFolder};
+use super::{format::Format, root::HostRoot, state::StateFolder, whole::whole};
 use crate::{
     declare::{self, Declared, Mode, Names},
     report::shown,
@@ -48,7 +48,7 @@ pub(super) struct Explain {
 }
 
 const EXAMPLES: &str = "\
-Status: as that of check for this one path; 0 where no policy declares it.
+Status: as that of check for this one path; 0 where no policy declares it, and 64 for no answer.
 
 Examples:
   drift-agent explain --policies policies /etc/ssh/sshd_config
@@ -115,9 +115,10 @@ impl Explain {
             state,
             output,
         } = self;
+        let host = root.host()?;
         let state = state.path()?;
         let kept = Kept::of(&state);
-        let path = std::path::absolute(path).context("a path without a name")?;
+        let path = whole(&path)?;
         let snapshot = match declare::load(&policies, &root.host_root, None, &kept.holds()) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
@@ -127,7 +128,6 @@ impl Explain {
             .binary_search_by(|file| file.path.as_path().cmp(&path));
         let explanation = match found {
             Ok(index) => {
-                let host = root.host()?;
                 let names = Names::of(&root.host_root);
                 let declared = &snapshot.files[index];
                 let of_path = kept.of_path(&state, declared);

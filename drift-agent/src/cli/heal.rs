@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use drift_common::escape;
 
-use super::{activate::who, format::Format, run::lock, state::StateFolder};
+use super::{activate::who, format::Format, run::lock, state::StateFolder, whole::whole};
 use crate::{
     compare::{Drift, attribute::out_of_reach, differences},
     declare::{AfterHeal, Declared, Mode, Snapshot},
@@ -19,7 +19,8 @@ use crate::{
     observe::{Host, Observed, observe},
     pipeline::{declared_side, observed_side},
     reload::{self, Allowed},
-    report::{Cause, Event, Look, Outcome, Output, Record, Reporter},
+    report::{Cause, Event, Look, Outcome, Output, Record, Reporter, complain},
+    restore::{believe, hold},
     serve::{AskError, Body, HandOutcome, Healing, Request, Row, Rows, ask},
     stop::{BREAK_GLASS, Files, Stops},
     store::{Bounds, DEFAULT_QUOTA, HeldBrake, Longest, PathForm, Store},
@@ -82,8 +83,7 @@ impl Heal {
         } = self;
         let mut absolute = Vec::new();
         for path in &paths {
-            let path = std::path::absolute(path).context("a path without a name")?;
-            absolute.push(path.components().collect::<PathBuf>());
+            absolute.push(whole(path)?);
         }
         let healing = Healing {
             paths: absolute
@@ -156,12 +156,16 @@ fn table(rows: &Rows, dry_run: bool) -> String {
 /// Without an agent: this process holds the state folder, and does it.
 fn alone(state: &Path, policies: &Path, paths: &[PathBuf], asked: &Healing) -> Result<Rows> {
     let _lock = lock(state)?;
+    // The restorer of an agent that was killed may be writing still.
+    let _held = hold(state)?;
     let store = Store::open(state, DEFAULT_QUOTA)?;
     for note in store.notes() {
-        super::complain(&format!("{note}."));
+        complain(format_args!("{note}."));
     }
     let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
     if !asked.dry_run {
+        // An agent's detector could write one, too.
+        believe(&store, state, policies, None).map_err(anyhow::Error::msg)?;
         heal::recover(&host, &store)?;
     }
     let (outcome, _) = store.look(policies, Path::new("/"), None);
@@ -180,7 +184,9 @@ fn alone(state: &Path, policies: &Path, paths: &[PathBuf], asked: &Healing) -> R
     if !asked.dry_run
         && let Err(error) = reporter.keep_history(state, Bounds::default())
     {
-        super::complain(&format!("No history is kept ({error}). All else goes on."));
+        complain(format_args!(
+            "No history is kept ({error}). All else goes on."
+        ));
     }
     let mut by_hand = Alone {
         host,
@@ -303,7 +309,7 @@ impl Alone {
                     Some(notes).filter(|notes| !notes.is_empty()),
                 )
             }
-            Ok(_) if left == [Drift::Unreadable] || left == [Drift::Unstable] => (
+            Ok(_) if left.contains(&Drift::Unreadable) || left == [Drift::Unstable] => (
                 Event::HealUnverifiable,
                 Outcome::Unverifiable,
                 Some("unreadable"),
@@ -385,7 +391,10 @@ impl Alone {
         }
         (brake.not_before > now).then(|| {
             let until = crate::serve::rfc3339(brake.not_before);
-            ("backoff", format!("healed just before: not before {until}"))
+            (
+                "backoff",
+                format!("it was tried just before: not again before {until}"),
+            )
         })
     }
 

@@ -19,9 +19,10 @@ use super::{
     format::{Format, yaml},
     policy::print,
     state::StateFolder,
+    whole::whole,
 };
 use crate::{
-    report::{Event, Look},
+    report::{Event, Look, complain},
     store::{Past, read_history},
 };
 
@@ -163,10 +164,10 @@ impl History {
             }
         }
         if past.damaged > 0 {
-            eprintln!(
+            complain(format_args!(
                 "{} lines of the history are damaged and were left out",
                 past.damaged
-            );
+            ));
         }
         Ok(ExitCode::SUCCESS)
     }
@@ -174,8 +175,7 @@ impl History {
 
 /// A path as records have it.
 fn shown(path: &Path) -> String {
-    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-    let path: PathBuf = path.components().collect();
+    let path = whole(path).unwrap_or_else(|_| path.to_owned());
     escape::path(&path).to_string()
 }
 

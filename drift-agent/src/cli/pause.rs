@@ -36,7 +36,7 @@ pub struct Pause {
     #[arg(long = "for", value_name = "DURATION", default_value = "1h", value_parser = how_long)]
     time: Duration,
     /// Why: kept, and told with everything that is held.
-    #[arg(long, value_name = "TEXT")]
+    #[arg(long, value_name = "TEXT", value_parser = said)]
     reason: String,
     #[command(flatten)]
     state: StateFolder,
@@ -83,6 +83,14 @@ fn how_long(text: &str) -> Result<Duration, String> {
         );
     }
     Ok(time)
+}
+
+/// A reason that says something.
+fn said(text: &str) -> Result<String, String> {
+    match text.trim() {
+        "" => Err("whoever sees that healing is held will want to know why".to_owned()),
+        text => Ok(text.to_owned()),
+    }
 }
 
 impl Pause {
@@ -213,6 +221,12 @@ pub(super) fn stops(state: &Path) -> Result<Vec<StopStatus>, StoreError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_reason_says_something() {
+        assert!(said("").is_err() && said(" \n").is_err());
+        assert_eq!(said(" ticket 4711 ").as_deref(), Ok("ticket 4711"));
+    }
 
     #[test]
     fn of_a_folder_that_cannot_be_read_nothing_is_known() {

@@ -12,10 +12,13 @@ use std::{
     process::ExitCode,
 };
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 
-use crate::declare::{self, Identified};
+use crate::{
+    declare::{self, Identified},
+    report::complain,
+};
 
 /// The status of a command that was given policies with problems.
 const INVALID: u8 = 10;
@@ -80,16 +83,16 @@ impl Folder {
 /// Says what is wrong. The lines of a policy may hold secrets: they are shown to who sits there, never to a log.
 pub(super) fn refused(why: &declare::Rejected) -> ExitCode {
     if io::stderr().is_terminal() {
-        eprintln!("{why}");
+        complain(why);
     } else {
-        eprintln!("{}", why.plain());
+        complain(why.plain());
     }
     match why {
         declare::Rejected::Invalid { .. }
         | declare::Rejected::NoPolicies { .. }
         | declare::Rejected::VersionChanged { .. } => ExitCode::from(INVALID),
         declare::Rejected::FolderUnreadable { .. } | declare::Rejected::Changing { .. } => {
-            ExitCode::FAILURE
+            super::no_answer(1)
         }
     }
 }
@@ -98,7 +101,7 @@ pub(super) fn refused(why: &declare::Rejected) -> ExitCode {
 pub(super) fn print(text: &str) -> Result<()> {
     match io::stdout().lock().write_all(text.as_bytes()) {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
+        other => other.context("cannot write to standard output"),
     }
 }
 

@@ -10,7 +10,6 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::{Args, ValueEnum};
-use drift_common::escape;
 use rustix::fs::{FlockOperation, flock};
 use tokio::sync::mpsc;
 
@@ -22,13 +21,15 @@ use super::{
 };
 use crate::{
     cluster,
+    confine::{self, Confined},
     declare::{self, Basis, Mode, Rejected, Snapshot},
     heal,
     kept::Unusable,
     observe::{Host, Objects},
     pipeline::{self, Parts},
-    probe::{Probe, ProbeSettings, Refused},
-    report::{OtlpSettings, Output, Reporter},
+    probe::{Probe, ProbeSettings, Refused, confine_loader},
+    report::{OtlpSettings, Output, Reporter, complain},
+    restore::{Recovered, Restorer},
     serve::{self, Desk},
     settings::{Sensor, Settings},
     stop::{BREAK_GLASS, Files, Stops},
@@ -244,11 +245,30 @@ fn start(settings: Settings, host: Host) -> Result<()> {
     let otlp = OtlpSettings::from_env()?;
     // One agent for a state folder: two would heal against each other.
     let _lock = lock(&settings.state)?;
+    let restorer = Restorer::prepare(&settings);
     let store = Store::open(&settings.state, settings.store_quota)?.rooted(&settings.host_root);
     for note in store.notes() {
-        eprintln!("{note}.");
+        complain(format_args!("{note}."));
     }
     let host = mind_places(host, &settings)?;
+    if let Some(source) = &settings.source {
+        cluster::hear_first(source.clone(), &settings.state)
+            .context("cannot keep what the cluster says")?;
+    }
+    let recovered = recover(&restorer, &store);
+    let (outcome, basis, waits) = look(&restorer, &store, &settings);
+    let (snapshot, rejected) = match outcome {
+        Ok(snapshot) => (snapshot, None),
+        Err(rejected) => (last_good(&store, &settings, &rejected)?, Some(rejected)),
+    };
+    // What is staged still is not left over.
+    restorer.declare(restorer.turn(), &snapshot);
+    let mut files = snapshot.files.iter();
+    if recovered && files.any(|declared| heal::has_leftovers(&host, declared)) {
+        restorer.sweep();
+    }
+    let probe = sense(&settings, &snapshot)?;
+    let confined = confine(&settings.state, &snapshot);
     let runtime = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
         .max_blocking_threads(32)
@@ -262,22 +282,11 @@ fn start(settings: Settings, host: Host) -> Result<()> {
         .map(|source| runtime.block_on(cluster::follow(source, &settings.state)))
         .transpose()
         .context("cannot keep what the cluster says")?;
-    let recovered = recover(&host, &store);
-    let (outcome, basis, waits) = look(&host, &store, &settings);
-    let (snapshot, rejected) = match outcome {
-        Ok(snapshot) => (snapshot, None),
-        Err(rejected) => (last_good(&store, &settings, &rejected)?, Some(rejected)),
-    };
-    // What is staged still is not left over.
-    if recovered {
-        pipeline::remove_leftovers(&host, &snapshot.files);
-    }
     runtime.block_on(async {
         let mut reporter = Reporter::new(settings.output, &super::node(), otlp.as_ref())?;
         if let Err(error) = reporter.keep_history(&settings.state, Bounds::default()) {
-            eprintln!("degraded: no history is kept ({error}). All else goes on.");
+            complain(format_args!("degraded: no history is kept ({error}). All else goes on."));
         }
-        let probe = sense(&settings, &snapshot)?;
         let store = Arc::new(store);
         let (ask, asked) = mpsc::channel(REQUESTS);
         let desk = Arc::new(Desk::new(
@@ -293,12 +302,14 @@ fn start(settings: Settings, host: Host) -> Result<()> {
         let served = serve::serve(&settings.state, desk);
         let _served = served
             .inspect_err(|error| {
-                eprintln!("degraded: no control socket ({error}): `drift-agent status` cannot ask this agent. All else goes on.");
+                complain(format_args!("degraded: no control socket ({error}): `drift-agent status` cannot ask this agent. All else goes on."));
             })
             .ok();
         pipeline::run(Parts {
             settings,
             store,
+            restorer,
+            confined,
             reporter,
             host,
             snapshot,
@@ -323,39 +334,71 @@ fn mind_places(host: Host, settings: &Settings) -> Result<Host> {
         .map(|places| places.resume(&settings.state.join("places")))
         && !matches!(error, Unusable::Absent)
     {
-        eprintln!(
+        complain(format_args!(
             "degraded: where declared paths were is not known ({error}): what is mounted over them now counts as declared."
-        );
+        ));
     }
     Ok(host)
 }
 
-/// What a crash has left of a change of versions is dropped, or brought to its end. False: something is left to do.
-fn recover(host: &Host, store: &Store) -> bool {
-    match heal::recover(host, store) {
-        Ok(None) => true,
-        Ok(Some(finished)) => {
-            for note in &finished.notes {
-                eprintln!("{note}.");
-            }
-            for (path, error) in &finished.left {
-                eprintln!("degraded: {} is left to do: {error}", escape::path(path));
-            }
-            finished.left.is_empty()
-        }
-        Err(error) => {
-            eprintln!(
-                "degraded: an interrupted change of versions cannot be brought to its end ({error}): it is tried again before the next one."
-            );
-            false
-        }
+/// From here on this process only looks, and writes its own state. Before there is another thread.
+fn confine(state: &Path, snapshot: &Snapshot) -> Confined {
+    if confine::can_change_user()
+        && let Err(error) = confine::give(state, confine::DETECTOR)
+    {
+        complain(format_args!(
+            "degraded: what is in the state folder cannot be given to who writes there ({error})."
+        ));
     }
+    let mut named = snapshot
+        .files
+        .iter()
+        .flat_map(|declared| &declared.attributes.named);
+    let sees_trusted = named.any(|attribute| attribute.name.as_bytes().starts_with(b"trusted."));
+    let confined = confine::detector(state, sees_trusted);
+    let (expected, folder) = (confined.clone(), state.to_owned());
+    confine_loader(move || confine::detector(&folder, sees_trusted) == expected);
+    for lack in &confined.lacks {
+        complain(format_args!("degraded: {lack}."));
+    }
+    confined
+}
+
+/// What a crash has left of a change of versions is dropped, or brought to its end. False: something is left to do.
+fn recover(restorer: &Restorer, store: &Store) -> bool {
+    if matches!(store.journal(), Ok(None)) {
+        return true;
+    }
+    let recovered = match restorer.recovered() {
+        Ok(recovered) => recovered,
+        Err(why) => Recovered {
+            failed: Some(why),
+            ..Recovered::default()
+        },
+    };
+    if let Err(error) = store.read_holding_again() {
+        complain(format_args!(
+            "degraded: which versions are held cannot be read: {error}."
+        ));
+    }
+    for note in &recovered.notes {
+        complain(format_args!("{note}."));
+    }
+    for left in &recovered.left {
+        complain(format_args!("degraded: left to do: {left}"));
+    }
+    if let Some(error) = &recovered.failed {
+        complain(format_args!(
+            "degraded: an interrupted change of versions cannot be brought to its end ({error}): it is tried again before the next one."
+        ));
+    }
+    recovered.left.is_empty() && recovered.failed.is_none()
 }
 
 /// What the policy folder declares now. Versions that it has changed while no agent ran are changed first, whole or not at all; `true`: they wait, and what was
 /// active before still is.
 fn look(
-    host: &Host,
+    restorer: &Restorer,
     store: &Store,
     settings: &Settings,
 ) -> (Result<Snapshot, Rejected>, Basis, bool) {
@@ -380,24 +423,27 @@ fn look(
         .iter()
         .filter(|policy| moved(&policy.name));
     if let Some(stop) = policies_moved.find_map(|policy| stops.of(policy, now)) {
-        eprintln!(
+        complain(format_args!(
             "{versions}, changed while no agent ran, waits: {}.",
             stop.message
-        );
+        ));
         return (Ok(before), basis, true);
     }
-    match switch::perform(host, store, &before, snapshot, &moves, store.holding()) {
+    restorer.declare(restorer.turn(), &before);
+    match restorer.switch(None, store, (&before, snapshot), &moves, store.holding()) {
         Ok(switched) => {
             let came = switched.sentence();
-            eprintln!("Changed while no agent ran: {versions} ({came}).");
+            complain(format_args!(
+                "Changed while no agent ran: {versions} ({came})."
+            ));
             (outcome, basis, false)
         }
         Err(error) => {
-            eprintln!(
+            complain(format_args!(
                 "degraded: {versions}, changed while no agent ran, failed, nothing has changed, and it is not tried again by itself: {error}"
-            );
+            ));
             if let Err(error) = switch::hold_back(store, snapshot, &moves, &error) {
-                eprintln!("degraded: that is not kept: {error}");
+                complain(format_args!("degraded: that is not kept: {error}"));
                 return (outcome, basis, false);
             }
             let (outcome, basis) = store.look(policies, store.host_root(), mode);
@@ -427,11 +473,11 @@ fn last_good(store: &Store, settings: &Settings, rejected: &Rejected) -> Result<
     ) {
         Ok(snapshot) => {
             let since = jiff::Timestamp::try_from(restored.since).unwrap_or_default();
-            eprintln!(
+            complain(format_args!(
                 "degraded: the policy folder was rejected. Going on with its last good policies, in force since {since:.0}: {shown} shows them. \
                  To start without them, remove {}.",
                 settings.state.join("last-good").display()
-            );
+            ));
             Ok(snapshot)
         }
         Err(again) => bail!(
@@ -461,10 +507,10 @@ fn sense(settings: &Settings, snapshot: &Snapshot) -> Result<Result<Probe, Strin
             )
         }
         Err(refused) => {
-            eprintln!(
+            complain(format_args!(
                 "degraded: no probes ({}): {refused}. Going on by scanning: changes are found late, and nobody can say who made them.",
                 refused.reason()
-            );
+            ));
             Ok(Err(short(&refused)))
         }
     }

@@ -24,8 +24,10 @@ use crate::{
     compare,
     declare::{self, Beside, MAX_BYTES, MAX_CONTENTS, MAX_FILES, Names},
     observe::{Host, Pace, Seen, scan},
+    report::progress,
 };
 use aim::Aim;
+pub(super) use aim::ending;
 
 /// Write a policy that declares what is at some paths now: the way to begin.
 ///
@@ -48,7 +50,7 @@ pub struct Snapshot {
     #[arg(long, value_name = "NAME")]
     policy: Option<String>,
     /// The number of the version.
-    #[arg(long, value_name = "VERSION", default_value = "1.0.0")]
+    #[arg(long, value_name = "VERSION", default_value = "1.0.0", value_parser = super::version)]
     version: Version,
     /// Leave out what has this name, as in `*.bak`, or, with a `/` in it, this path, as in `/etc/ssl/**`. Can be given several times.
     #[arg(long, value_name = "GLOB")]
@@ -165,7 +167,7 @@ impl Snapshot {
                 for part in &parts {
                     super::policy::print(&part.text)?;
                 }
-                eprint!("{text}");
+                progress(&text);
             }
             Aim::File { folder, .. } => {
                 stage

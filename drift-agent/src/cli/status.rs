@@ -112,5 +112,6 @@ fn without_agent(state: &Path) -> Status {
         policies: policies.collect(),
         drifts: Vec::new(),
         store: None,
+        privilege: None,
     }
 }

@@ -15,6 +15,7 @@ use kube::{
 use drift_common::policy::API_VERSION;
 
 use super::Source;
+use crate::report::complain;
 
 const CONNECT: Duration = Duration::from_secs(5);
 const WRITE: Duration = Duration::from_secs(10);
@@ -41,7 +42,9 @@ pub(super) async fn client(source: &Source) -> Client {
             Ok(client) => return client,
             Err(error) => {
                 // Files of a pod may come later than it.
-                eprintln!("degraded: nothing from the cluster, and nothing to it: {error}");
+                complain(format_args!(
+                    "degraded: nothing from the cluster, and nothing to it: {error}"
+                ));
                 tokio::time::sleep(RETRY).await;
             }
         }

@@ -13,7 +13,10 @@ use super::{
     folder::{NEW, is_namespaces, replace},
     view::View,
 };
-use crate::declare::{self, Basis, Changes, Rejected, Sources};
+use crate::{
+    declare::{self, Basis, Changes, Rejected, Sources},
+    report::complain,
+};
 
 /// Before the name of a policy file. No namespace has a dot, so no namespace's file is called so.
 const PREFIX: &str = "files.";
@@ -38,9 +41,9 @@ pub(super) async fn follow(
             changes.rebase(basis);
             match take(&into, outcome) {
                 Ok(refused) => tell(refused, &mut said, &view),
-                Err(error) => eprintln!(
+                Err(error) => complain(format_args!(
                     "degraded: what the policy folder says cannot be written down: {error}"
-                ),
+                )),
             }
         }
     });
@@ -59,7 +62,7 @@ fn tell(refused: Option<String>, said: &mut Option<String>, view: &watch::Sender
     if let Some(why) = &refused
         && refused != *said
     {
-        eprintln!("degraded: {why}.");
+        complain(format_args!("degraded: {why}."));
     }
     view.send_if_modified(|view| {
         let is_new = view.files != refused;

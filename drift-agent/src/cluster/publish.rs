@@ -26,7 +26,10 @@ use super::{
     recent::Recent,
     view::View,
 };
-use crate::serve::{Desk, rfc3339};
+use crate::{
+    report::complain,
+    serve::{Desk, rfc3339},
+};
 
 /// As which part of the cluster the agent writes.
 pub(super) const MANAGER: &str = "drift-agent";
@@ -82,7 +85,9 @@ pub(super) async fn run(
                     pace.wrote(now);
                 }
                 if said.take().is_some() {
-                    eprintln!("The cluster can be told how this node is again.");
+                    complain(format_args!(
+                        "The cluster can be told how this node is again."
+                    ));
                 }
                 (wait, retry) = (LOOK, FIRST_RETRY);
             }
@@ -90,9 +95,9 @@ pub(super) async fn run(
                 info!("telling the cluster: {error}");
                 let sentence = error.to_string();
                 if said.as_ref() != Some(&sentence) {
-                    eprintln!(
+                    complain(format_args!(
                         "degraded: the cluster cannot be told all of how this node is: {sentence}"
-                    );
+                    ));
                     said = Some(sentence);
                 }
                 wait = jittered(retry);

@@ -27,6 +27,7 @@ use super::{
     seen::{Key, News, Object, Seen},
     view::{FRESH, View},
 };
+use crate::report::complain;
 
 /// The annotation with which a Policy may be older than what was seen of it.
 pub(super) const ACCEPTS_OLDER: &str = "configdrift.io/accept-older";
@@ -128,14 +129,16 @@ async fn put(
     match outcome {
         Ok(sentences) => {
             for sentence in sentences {
-                eprintln!("degraded: {sentence}.");
+                complain(format_args!("degraded: {sentence}."));
             }
             if let Some(told) = told.take() {
                 // Who no longer waits needs no answer.
                 let _unheard = told.send(());
             }
         }
-        Err(error) => eprintln!("degraded: what the cluster says cannot be written down: {error}"),
+        Err(error) => complain(format_args!(
+            "degraded: what the cluster says cannot be written down: {error}"
+        )),
     }
     show(view, |view| {
         view.complete = true;
@@ -223,7 +226,7 @@ impl Silence {
         match news {
             Ok(any) => {
                 if self.is_said {
-                    eprintln!("The API server answers again.");
+                    complain(format_args!("The API server answers again."));
                 }
                 *self = Self::default();
                 Some(any)
@@ -233,10 +236,10 @@ impl Silence {
                 let since = *self.since.get_or_insert_with(Instant::now);
                 if since.elapsed() >= FRESH && !self.is_said {
                     self.is_said = true;
-                    eprintln!(
+                    complain(format_args!(
                         "degraded: nothing was heard of the API server for {} s: going on with what it said last.",
                         FRESH.as_secs()
-                    );
+                    ));
                 }
                 None
             }

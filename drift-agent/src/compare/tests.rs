@@ -247,6 +247,24 @@ fn what_a_link_holds_is_a_text_and_not_a_path() {
 }
 
 #[test]
+fn of_what_cannot_be_read_the_attributes_are_compared() {
+    let unreadable = || Found::Unreadable(ErrorKind::PermissionDenied);
+    let mut declared = sample::declared("/etc/f", sample::file(b"x"));
+    declared.mode = Some(0o644);
+    declared.uid = Some(0);
+    let kinds = |mode, uid| differences(&declared, &look(unreadable(), mode, uid, 0));
+    assert_eq!(kinds(0o644, 0), [Drift::Unreadable]);
+    assert_eq!(kinds(0o600, 0), [Drift::Mode, Drift::Unreadable]);
+    assert_eq!(
+        kinds(0o600, 7),
+        [Drift::Mode, Drift::Owner, Drift::Unreadable]
+    );
+    let mut nothing = look(unreadable(), 0o600, 7, 0);
+    nothing.stat = None;
+    assert_eq!(differences(&declared, &nothing), [Drift::Unreadable]);
+}
+
+#[test]
 fn where_nobody_can_look_nothing_is_said_to_be_unexpected() {
     let declared = sample::declared("/etc/f", Target::Absent);
     let mut observed = look(Found::Unreadable(ErrorKind::PermissionDenied), 0o644, 0, 0);

@@ -80,6 +80,12 @@ pub enum HealError {
         step: &'static str,
         source: io::Error,
     },
+    /// What the restorer says of it, or why there is none to say so.
+    #[error("{message}")]
+    Restorer {
+        reason: &'static str,
+        message: String,
+    },
 }
 
 impl HealError {
@@ -100,6 +106,7 @@ impl HealError {
             HealError::Edit(error) => error.reason(),
             HealError::NoContent => "no-content",
             HealError::Io { .. } => "io",
+            HealError::Restorer { reason, .. } => reason,
         }
     }
 
@@ -314,11 +321,23 @@ pub(super) fn directory_for_writing(
 
 /// Removes what a heal that was killed may have left beside a declared path. True when there was something.
 pub fn sweep_leftovers(host: &Host, declared: &Declared) -> Result<bool, HealError> {
-    // Whatever the links on its way hold now: it was made where the path really is.
-    let (above, _) = split(declared.real())?;
-    let Ok(dir) = host.directory(above, OFlags::PATH) else {
+    let Some(dir) = beside(host, declared)? else {
         return Ok(false);
     };
     replace::remove(&dir, &replace::temporary_name(declared.real()))
         .map_err(HealError::at("remove a leftover"))
+}
+
+/// Whether [`sweep_leftovers`] has something to do.
+#[must_use]
+pub fn has_leftovers(host: &Host, declared: &Declared) -> bool {
+    let dir = beside(host, declared).ok().flatten();
+    let name = replace::temporary_name(declared.real());
+    dir.is_some_and(|dir| statat(&dir, &name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
+}
+
+/// The directory in which a declared path really is, whatever the links on its way hold now.
+fn beside(host: &Host, declared: &Declared) -> Result<Option<OwnedFd>, HealError> {
+    let (above, _) = split(declared.real())?;
+    Ok(host.directory(above, OFlags::PATH).ok())
 }

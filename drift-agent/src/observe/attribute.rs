@@ -12,10 +12,9 @@ use drift_common::policy::MAX_VALUE;
 use rustix::{
     fs::{fgetxattr, lgetxattr},
     io::Errno,
-    process::geteuid,
 };
 
-use crate::declare::Attribute;
+use crate::{confine::sees_trusted, declare::Attribute};
 
 /// What stands in one extended attribute.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -73,7 +72,7 @@ pub fn read(place: Place<'_>, attribute: &Attribute) -> Reading {
         }
         // To everybody else the kernel says that there is none of these.
         Err(Errno::NODATA)
-            if attribute.name.as_bytes().starts_with(b"trusted.") && !geteuid().is_root() =>
+            if attribute.name.as_bytes().starts_with(b"trusted.") && !sees_trusted() =>
         {
             Reading::Failed(io::ErrorKind::PermissionDenied)
         }

@@ -16,7 +16,7 @@ mod way;
 pub use host::Host;
 pub use list::Unexpected;
 pub use observed::{Found, Held, Known, Observed};
-pub use places::Places;
+pub use places::{PathPlace, Places};
 pub use stat::{Stat, Times};
 
 use std::{

@@ -49,35 +49,41 @@ pub fn scan<T: Send>(
     let start = Instant::now();
     let next = AtomicUsize::new(0);
     let mut found: Vec<(usize, T)> = Vec::new();
+    let look = |judged: &mpsc::Sender<(usize, Vec<(usize, T)>)>| {
+        let mut reader = Reader::new(host).unless(seen);
+        loop {
+            let first = next.fetch_add(share, Ordering::Relaxed);
+            if first >= files.len() {
+                return;
+            }
+            pace.wait(first, start);
+            let share = &files[first..(first + share).min(files.len())];
+            let mut of_share = Vec::new();
+            let mut index = first;
+            // Sorted by path: what is in one directory stands together, but for what is beneath it.
+            for siblings in share.chunk_by(|a, b| are_looked_at_together(a, b)) {
+                let looks = reader.observe_siblings(siblings);
+                for (declared, look) in siblings.iter().zip(looks) {
+                    of_share.extend(judge(declared, look).map(|is| (index, is)));
+                    index += 1;
+                }
+            }
+            if judged.send((share.len(), of_share)).is_err() {
+                return;
+            }
+        }
+    };
+    let look = &look;
     thread::scope(|scope| {
         let (judged, shares) = mpsc::channel();
-        for _ in 0..pace.threads.max(1) {
+        // As many threads as there may be: where none may, this one looks.
+        let started = (0..pace.threads.max(1)).map_while(|_| {
             let judged = judged.clone();
-            let (next, judge) = (&next, &judge);
-            scope.spawn(move || {
-                let mut reader = Reader::new(host).unless(seen);
-                loop {
-                    let first = next.fetch_add(share, Ordering::Relaxed);
-                    if first >= files.len() {
-                        return;
-                    }
-                    pace.wait(first, start);
-                    let share = &files[first..(first + share).min(files.len())];
-                    let mut of_share = Vec::new();
-                    let mut index = first;
-                    // Sorted by path: what is in one directory stands together, but for what is beneath it.
-                    for siblings in share.chunk_by(|a, b| are_looked_at_together(a, b)) {
-                        let looks = reader.observe_siblings(siblings);
-                        for (declared, look) in siblings.iter().zip(looks) {
-                            of_share.extend(judge(declared, look).map(|is| (index, is)));
-                            index += 1;
-                        }
-                    }
-                    if judged.send((share.len(), of_share)).is_err() {
-                        return;
-                    }
-                }
-            });
+            let work = move || look(&judged);
+            thread::Builder::new().spawn_scoped(scope, work).ok()
+        });
+        if started.count() == 0 {
+            look(&judged);
         }
         drop(judged);
         let mut done = 0;

@@ -15,7 +15,7 @@ use crate::{
 };
 
 use super::{
-    Ears, Pipeline, PipelineError,
+    Ears, Pipeline, PipelineError, mounts,
     work::{Done, Haste},
 };
 
@@ -59,17 +59,18 @@ pub(super) struct Came {
 impl Pipeline {
     /// Reads the policy folder again. One that is not valid changes nothing but what is said.
     pub(super) fn reload(&mut self, ears: &mut Option<Ears>) -> Result<Basis, PipelineError> {
-        let (outcome, mut basis) = self.store.look(
-            &self.settings.policies,
-            &self.settings.host_root,
-            self.settings.mode,
-        );
-        let sources = basis.take_sources();
+        let (folder, mode) = (&self.settings.policies, self.settings.mode);
+        let root = &self.settings.host_root;
         if self.switching.is_some() {
-            // What is held may become something else by what is under way.
+            // What is held may become something else by what is under way: nothing is remembered of this look.
             self.again = true;
+            let (_, basis) = self
+                .store
+                .look_with(folder, root, mode, &self.store.holds());
             return Ok(basis);
         }
+        let (outcome, mut basis) = self.store.look(folder, root, mode);
+        let sources = basis.take_sources();
         if outcome.is_ok() {
             self.rejected = None;
         }
@@ -162,11 +163,15 @@ impl Pipeline {
             return self.declare(next.snapshot, None, Cause::Policy, ears);
         }
         self.switching = Some(Arc::clone(&next.snapshot));
-        let (host, store) = (Arc::clone(&self.host), Arc::clone(&self.store));
-        let old = Arc::clone(&self.snapshot);
+        let (restorer, store) = (Arc::clone(&self.restorer), Arc::clone(&self.store));
+        let (register, old) = (self.register.clone(), Arc::clone(&self.snapshot));
+        let (host, places) = (Arc::clone(&self.host), self.settings.state.join("places"));
         self.run(Haste::Urgent, move || {
+            mounts::keep(&host, &places);
             let holding = next.holding.clone();
-            let result = switch::perform(&host, &store, &old, &next.snapshot, &next.moves, holding);
+            let watch = register.as_ref().map(|register| &*register.watch);
+            let both = (&*old, &*next.snapshot);
+            let result = restorer.switch(watch, &store, both, &next.moves, holding);
             Done::Switch(Box::new(Came { next, result }))
         });
         Ok(())

@@ -1,9 +1,6 @@
 //! The end: what is under way comes to its end, and nothing is left attached.
 
-use std::{
-    io,
-    time::{Duration, Instant},
-};
+use std::time::{Duration, Instant};
 
 use log::warn;
 use tokio::sync::mpsc;
@@ -51,11 +48,11 @@ impl Pipeline {
             warn!("{} records did not reach the history", left.unkept);
         }
         if let Some(path) = &self.settings.ready_file
-            && let Err(error) = std::fs::remove_file(path)
-            && error.kind() != io::ErrorKind::NotFound
+            && let Err(error) = self.restorer.ready_file(false)
         {
             warn!("the ready file {} stays: {error}", path.display());
         }
+        self.restorer.end();
         Ok(())
     }
 }

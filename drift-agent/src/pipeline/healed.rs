@@ -74,7 +74,7 @@ impl Pipeline {
                 }
                 Some(record)
             }
-            Ok(_) if drifts == [Drift::Unreadable] || drifts == [Drift::Unstable] => {
+            Ok(_) if drifts.contains(&Drift::Unreadable) || drifts == [Drift::Unstable] => {
                 let mut record = self.about(Event::HealUnverifiable, index, drift.cause);
                 record.outcome = Some(Outcome::Unverifiable);
                 record.reason = Some(if drifts == [Drift::Unstable] {

@@ -62,6 +62,7 @@ impl Pipeline {
             Done::SelfTest { number, step } => self.self_tested(number, step),
             Done::Switch(came) => self.switched(*came, ears),
             Done::Reload(reloaded) => self.reloaded(*reloaded),
+            Done::Ready(made) => self.made_ready(made),
             // Of a snapshot that holds no longer; everything was looked at since.
             Done::Look { .. } | Done::Heal { .. } => Ok(()),
         }

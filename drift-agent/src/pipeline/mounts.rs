@@ -114,10 +114,13 @@ impl Pipeline {
     pub(super) fn keep_places(&self) {
         let host = std::sync::Arc::clone(&self.host);
         let path = self.settings.state.join("places");
-        tokio::task::spawn_blocking(move || {
-            if let Some(Err(error)) = host.places().map(|places| places.keep(&path)) {
-                warn!("where declared paths are is not kept for the next start: {error}");
-            }
-        });
+        tokio::task::spawn_blocking(move || keep(&host, &path));
+    }
+}
+
+/// Keeps the places of declared paths for the next start, and for the restorer.
+pub(super) fn keep(host: &Host, path: &Path) {
+    if let Some(Err(error)) = host.places().map(|places| places.keep(path)) {
+        warn!("where declared paths are is not kept for the next start: {error}");
     }
 }

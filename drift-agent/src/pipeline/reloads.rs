@@ -12,7 +12,7 @@ use log::warn;
 
 use crate::{
     declare::AfterHeal,
-    reload::{self, Allowed, Came, ReloadError},
+    reload::{self, Came, ReloadError},
     report::{AfterDone, Cause, Event, Outcome, Record},
     store::Store,
     switch::{Answer, Switched},
@@ -147,12 +147,9 @@ impl Pipeline {
                 continue;
             };
             self.reloads.running.insert(policy);
-            let allowed = Allowed {
-                commands: self.settings.allowed_commands.clone(),
-            };
-            let store = Arc::clone(&self.store);
+            let (restorer, store) = (Arc::clone(&self.restorer), Arc::clone(&self.store));
             self.run_apart(move || {
-                let came = reload::perform_all(&batch.actions, &allowed);
+                let came = restorer.after_heal(&batch.actions);
                 let done = came.iter().map(|came| after_done(came, &store)).collect();
                 Done::Reload(Box::new(Reloaded { batch, came, done }))
             });

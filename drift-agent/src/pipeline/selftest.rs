@@ -31,6 +31,8 @@ use super::{
 /// A change must be heard within this.
 const DEADLINE: Duration = Duration::from_secs(1);
 
+const LATE: &str = "not within a second";
+
 const LOADED_ANEW: &str = "the kernel programs were loaded anew";
 const NOT_LOADED: &str = "the kernel programs could not be loaded anew";
 
@@ -55,8 +57,8 @@ pub(super) enum Fault {
     NotHeard,
     /// A doorbell came with another process.
     WrongActor(u32),
-    /// The doorbell came, and what was written was not read.
-    NotRead,
+    /// The doorbell came, and what was written was not read, and why.
+    NotRead(String),
     /// These programs are not attached any more.
     Detached(Vec<String>),
     /// What the kernel tables hold is not what was put into them.
@@ -67,7 +69,7 @@ impl Fault {
     /// One of a closed, documented set.
     pub(super) const fn reason(&self) -> &'static str {
         match self {
-            Fault::NotWritten(_) | Fault::NotHeard | Fault::WrongActor(_) | Fault::NotRead => {
+            Fault::NotWritten(_) | Fault::NotHeard | Fault::WrongActor(_) | Fault::NotRead(_) => {
                 "self-test"
             }
             Fault::Detached(_) => "detached",
@@ -78,7 +80,7 @@ impl Fault {
     /// Whether the kernel half is at fault: loading it anew may help.
     const fn is_the_sensors(&self) -> bool {
         match self {
-            Fault::NotWritten(_) | Fault::NotRead => false,
+            Fault::NotWritten(_) | Fault::NotRead(_) => false,
             Fault::NotHeard | Fault::WrongActor(_) | Fault::Detached(_) | Fault::Tampered(_) => {
                 true
             }
@@ -100,8 +102,9 @@ impl std::fmt::Display for Fault {
                 f,
                 "the self-test wrote a file and the kernel programs say that process {pid} did"
             ),
-            Fault::NotRead => f.write_str(
-                "the self-test's file was not read within a second after the kernel programs had told of it",
+            Fault::NotRead(why) => write!(
+                f,
+                "the kernel programs told of the self-test's file, which could not be read then ({why})"
             ),
             Fault::Detached(programs) => write!(
                 f,
@@ -141,8 +144,8 @@ pub(super) struct SelfTest {
 #[derive(Debug)]
 pub(super) enum Step {
     Written(Result<Vec<String>, String>),
-    /// The number that was read, if any was.
-    Read(Option<u64>),
+    /// The number that was read, or why none was.
+    Read(Result<u64, String>),
 }
 
 impl SelfTest {
@@ -171,9 +174,9 @@ impl SelfTest {
         self.running = false;
         match std::mem::replace(&mut self.stage, Stage::Rest) {
             Stage::Rest => Due::Passed,
-            Stage::Writing => Due::Failed(Fault::NotWritten("not within a second".to_owned())),
+            Stage::Writing => Due::Failed(Fault::NotWritten(LATE.to_owned())),
             Stage::Written => Due::Failed(Fault::NotHeard),
-            Stage::Heard => Due::Failed(Fault::NotRead),
+            Stage::Heard => Due::Failed(Fault::NotRead(LATE.to_owned())),
         }
     }
 
@@ -279,10 +282,10 @@ impl Pipeline {
                 self.selftest.excuse();
                 self.sensor_fault(Fault::NotWritten(why));
             }
-            Step::Read(read) => {
-                if let Some(number) = read {
-                    self.selftest.read(number);
-                }
+            Step::Read(Ok(number)) => self.selftest.read(number),
+            Step::Read(Err(why)) => {
+                self.selftest.excuse();
+                self.sensor_fault(Fault::NotRead(why));
             }
         }
         self.tell_losses()
@@ -315,8 +318,8 @@ impl Pipeline {
         warn!("{fault}");
         if fault.is_the_sensors() {
             self.repair.get_or_insert_with(|| fault.clone());
-        } else if self.selftest.fault.is_none() {
-            // There is nothing to repair; it is told once.
+        } else if self.selftest.fault.as_ref() != Some(&fault) {
+            // There is nothing to repair; as long as it stays the same it is told once.
             self.losses.unsound(fault.reason(), fault.to_string(), 0);
         }
         self.selftest.fault = Some(fault);
@@ -390,13 +393,11 @@ fn write(store: &Store, register: &Register, number: u64) -> Result<Vec<String>,
     })
 }
 
-fn read(store: &Store) -> Option<u64> {
+fn read(store: &Store) -> Result<u64, String> {
     match store.canary_number() {
-        Ok(number) => number,
-        Err(error) => {
-            warn!("the canary's file cannot be read: {error}");
-            None
-        }
+        Ok(Some(number)) => Ok(number),
+        Ok(None) => Err("it is gone".to_owned()),
+        Err(error) => Err(error.to_string()),
     }
 }
 
@@ -440,7 +441,10 @@ mod tests {
         test.written();
         test.heard();
         test.read(6);
-        assert_eq!(test.due(), Due::Failed(Fault::NotRead), "an old number");
+        assert!(
+            matches!(test.due(), Due::Failed(Fault::NotRead(_))),
+            "an old number"
+        );
     }
 
     #[test]
@@ -479,7 +483,10 @@ mod tests {
 
     #[test]
     fn only_what_the_sensor_does_is_answered_by_loading_it_anew() {
-        let disk = [Fault::NotWritten(String::new()), Fault::NotRead];
+        let disk = [
+            Fault::NotWritten(String::new()),
+            Fault::NotRead(String::new()),
+        ];
         assert!(disk.iter().all(|fault| !fault.is_the_sensors()));
         let sensor = [
             Fault::NotHeard,

@@ -10,10 +10,12 @@ use drift_common::{abi::Kind, escape};
 use log::{debug, error};
 
 use crate::{
+    confine::Confined,
     declare::{Declared, Mode},
+    restore,
     serve::{
         Asked, Body, Counted, DriftStatus, Health, Held, HeldPath, Lack, LastScan, PolicyStatus,
-        Reason, RecordsLost, Request, SensorStatus, Status, rfc3339,
+        PrivilegeStatus, Reason, RecordsLost, Request, SensorStatus, Status, rfc3339,
     },
     settings::Sensor,
 };
@@ -114,6 +116,32 @@ impl Pipeline {
             policies,
             drifts: self.drifts(wall),
             store: None,
+            privilege: Some(self.privilege()),
+        }
+    }
+
+    fn privilege(&self) -> PrivilegeStatus {
+        let Confined {
+            user,
+            landlock,
+            filter,
+            lacks,
+        } = &self.confined;
+        let (restorer, restorer_pid) = match self.restorer.asked() {
+            restore::Asked::NotNeeded => ("not-needed", None),
+            restore::Asked::AtWork(pid) => ("at-work", Some(pid)),
+            restore::Asked::Gone(_) => ("gone", None),
+        };
+        PrivilegeStatus {
+            user: *user,
+            landlock: landlock.clone().unwrap_or_else(|why| why),
+            syscall_filter: match filter {
+                Ok(()) => "in force".to_owned(),
+                Err(why) => why.clone(),
+            },
+            restorer: restorer.to_owned(),
+            restorer_pid,
+            lacks: lacks.clone(),
         }
     }
 
@@ -175,6 +203,9 @@ impl Pipeline {
         }
         if self.reporter.heals().is_none() {
             add(Lack::NoHistory, "no history is kept".to_owned());
+        }
+        if let restore::Asked::Gone(why) = self.restorer.asked() {
+            add(Lack::NoRestorer, format!("nothing can be put back: {why}"));
         }
         reasons
     }

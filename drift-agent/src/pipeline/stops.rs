@@ -12,7 +12,7 @@ use log::warn;
 use crate::{
     declare::{Mode, Snapshot},
     observe::actor_of,
-    report::{Actor, Cause, Event, Outcome, Record},
+    report::{Actor, Cause, Event, Outcome, Record, complain},
     serve::{Pausing, Peer, Resuming, StopStatus},
     stop::{Files, Kind, Stop, Stops},
     store::{LONGEST_PAUSE, Moved, Pause, Pauses},
@@ -103,7 +103,7 @@ impl Pipeline {
         self.halt.told = told;
         loud.dedup();
         for sentence in loud {
-            eprintln!("{sentence}.");
+            complain(format_args!("{sentence}."));
         }
         if is_released {
             self.decide_again()?;
@@ -271,7 +271,7 @@ impl Pipeline {
             return Ok(());
         }
         let versions = switch::shown(moves);
-        eprintln!("{versions} waits: {}.", stop.message);
+        complain(format_args!("{versions} waits: {}.", stop.message));
         for moved in moves {
             let mut record = Record::new(Event::HealSuppressed);
             record.policy = Some(moved.policy.clone());

@@ -1,6 +1,7 @@
 //! What blocks: looking, healing, sweeping. Each is a job on a thread of its own, and comes back as data.
 
 use std::{
+    io,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -54,6 +55,8 @@ pub enum Done {
     },
     Switch(Box<change::Came>),
     Reload(Box<reloads::Reloaded>),
+    /// The ready file was asked for.
+    Ready(io::Result<()>),
     Sweep {
         generation: u64,
         /// Paths that are not as they were when last seen.
@@ -65,7 +68,7 @@ pub enum Done {
 impl Done {
     /// Not one of the jobs of which there are only so many at once.
     pub(super) fn is_apart(&self) -> bool {
-        matches!(self, Done::Reload(_))
+        matches!(self, Done::Reload(_) | Done::Ready(_))
     }
 }
 
@@ -193,9 +196,10 @@ impl Pipeline {
         let (host, store) = (Arc::clone(&self.host), Arc::clone(&self.store));
         let search = Arc::clone(&self.search);
         let register = self.register.clone();
+        let restorer = Arc::clone(&self.restorer);
         let generation = self.generation;
+        let forced = self.is_forced(index);
         let state = &mut self.paths[index];
-        let stat = state.stat;
         if let Job::Look(_) = job {
             state.queued = Queued::No;
             // A heal has come in between: the reason waits for its end.
@@ -216,7 +220,8 @@ impl Pipeline {
                     .then(|| OldFile::at(&host, declared.real()))
                     .flatten();
                 let evidence = heal::keep_evidence(&host, &store, &declared, &action);
-                let result = heal::execute(&host, &declared, &action, stat.as_ref());
+                let watch = register.as_ref().map(|register| &*register.watch);
+                let result = restorer.heal(watch, host.places(), &declared, &action, forced);
                 let looked = look(&host, register.as_deref(), slot, &declared);
                 let verified = Instant::now();
                 // The file is back: nobody waits for this.
@@ -235,6 +240,13 @@ impl Pipeline {
                 }
             }
         });
+    }
+
+    /// The restorer has what is declared before it is asked to put it back: reading the policies takes it as long as it has taken here.
+    pub(super) fn tell_restorer(&self) {
+        let (restorer, snapshot) = (Arc::clone(&self.restorer), Arc::clone(&self.snapshot));
+        let turn = restorer.turn();
+        tokio::task::spawn_blocking(move || restorer.declare(turn, &snapshot));
     }
 
     /// Compares times and sizes of everything that is not being looked at with what was last seen.
@@ -296,20 +308,5 @@ impl Pipeline {
                 log::debug!("what came after a heal was over after the end");
             }
         });
-    }
-}
-
-/// Paths as they were declared, for the start: what a killed heal has left beside them goes.
-pub fn remove_leftovers(host: &Host, files: &[Arc<Declared>]) {
-    for declared in files {
-        let path = &declared.path;
-        match heal::sweep_leftovers(host, declared) {
-            Ok(true) => log::info!(
-                "removed what an interrupted heal had left beside {}",
-                path.display()
-            ),
-            Ok(false) => {}
-            Err(error) => log::warn!("beside {}: {error}", path.display()),
-        }
     }
 }

@@ -1,7 +1,7 @@
-//! Whether the programs are still attached, as the kernel has it.
+//! Whether the programs are still attached.
 //!
-//! A link goes away when its descriptor is closed, by whoever can make this process do so. The kernel's list of links says which programs are attached how
-//! many times; what it said after attaching is what it must go on saying.
+//! A link goes away when its descriptor is closed, by whoever can make this process do so. What the kernel says of this process's descriptors tells which
+//! programs are attached how many times; what it said after attaching is what it must go on saying. (Its list of all links is for CAP_SYS_ADMIN alone.)
 
 use std::{
     collections::HashMap,
@@ -10,7 +10,7 @@ use std::{
     path::Path,
 };
 
-use aya::{Ebpf, programs::loaded_links};
+use aya::Ebpf;
 use rustix::io::fcntl_dupfd_cloexec;
 
 /// The programs, and how often each was attached.
@@ -22,17 +22,20 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// As it is now. Kernels before 5.15 do not list perf tracepoints: there they count as not attached, and are not missed.
+    /// As it is now. Kernels before 5.15 have no links of perf tracepoints: there they count as not attached, and are not missed.
     pub(super) fn now(ebpf: &Ebpf) -> Standing {
         let links = links();
         let programs = ebpf.programs().filter_map(|(name, program)| {
             // A program that was not loaded has no number.
             let id = program.info().ok()?.id();
-            Some((id, (name.to_owned(), links.get(&id).copied().unwrap_or(0))))
+            Some((id, (name.to_owned(), count(&links, id))))
         });
         let programs: HashMap<_, _> = programs.collect();
+        let of_these = links
+            .into_iter()
+            .filter(|(_, program)| programs.contains_key(program));
         Standing {
-            descriptors: descriptors(&programs),
+            descriptors: of_these.map(|(descriptor, _)| descriptor).collect(),
             programs,
         }
     }
@@ -62,9 +65,7 @@ impl Standing {
     /// The programs that are attached less often than they were, sorted.
     pub(super) fn detached(&self) -> Vec<String> {
         let links = links();
-        let less = |(id, (_, before)): &(&u32, &(String, usize))| {
-            links.get(*id).copied().unwrap_or(0) < *before
-        };
+        let less = |(id, (_, before)): &(&u32, &(String, usize))| count(&links, **id) < *before;
         let mut names: Vec<String> = self
             .programs
             .iter()
@@ -76,12 +77,12 @@ impl Standing {
     }
 }
 
-/// Which descriptors hold links of these programs.
-fn descriptors(programs: &HashMap<u32, (String, usize)>) -> Vec<RawFd> {
+/// The descriptors of this process that hold links, and the program of each. One that goes while they are listed is none.
+fn links() -> Vec<(RawFd, u32)> {
     let Ok(entries) = fs::read_dir("/proc/self/fd") else {
         return Vec::new();
     };
-    let of_these = |entry: fs::DirEntry| -> Option<RawFd> {
+    let link = |entry: fs::DirEntry| -> Option<(RawFd, u32)> {
         if !is_link(&fs::read_link(entry.path()).ok()?) {
             return None;
         }
@@ -90,21 +91,15 @@ fn descriptors(programs: &HashMap<u32, (String, usize)>) -> Vec<RawFd> {
         let id = info
             .lines()
             .find_map(|line| line.strip_prefix("prog_id:"))?;
-        let id: u32 = id.trim().parse().ok()?;
-        programs.contains_key(&id).then_some(descriptor)
+        Some((descriptor, id.trim().parse().ok()?))
     };
-    entries.flatten().filter_map(of_these).collect()
+    entries.flatten().filter_map(link).collect()
+}
+
+fn count(links: &[(RawFd, u32)], program: u32) -> usize {
+    links.iter().filter(|(_, of)| *of == program).count()
 }
 
 fn is_link(target: &Path) -> bool {
     target.to_string_lossy().contains("bpf_link")
-}
-
-/// How many links each program has, of all there are on this machine. One that goes while they are listed is none.
-fn links() -> HashMap<u32, usize> {
-    let mut counts = HashMap::new();
-    for link in loaded_links().flatten() {
-        *counts.entry(link.program_id()).or_default() += 1;
-    }
-    counts
 }

@@ -10,8 +10,9 @@ use aya::{
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
     programs::Program,
 };
+use aya_log::EbpfLogger;
 use drift_common::abi::Knobs;
-use log::{debug, warn};
+use log::{Log, debug, warn};
 use zerocopy::IntoBytes;
 
 use crate::observe::start_ticks;
@@ -22,8 +23,9 @@ use super::{
     counters::Counters,
     layout::layout,
     links::Standing,
-    mirror::{Bits, Mirror},
+    mirror::{Bits, Mirror, Single},
     refused::{Refused, not_allowed, sentence},
+    tracefs,
     watch::{Maps, Watch},
 };
 
@@ -65,6 +67,8 @@ pub struct Probe {
     pub tried: Vec<Tried>,
     /// Room for objects.
     pub capacity: usize,
+    /// What the programs say of themselves.
+    pub said: Option<Said>,
     pub attached: Attached,
 }
 
@@ -111,6 +115,11 @@ impl std::fmt::Debug for Probe {
 impl Probe {
     /// Loads and attaches. Errors: a sentence with what to do, and nothing stays attached.
     pub fn load(settings: ProbeSettings) -> Result<Probe, Refused> {
+        tracefs::apart(move || Probe::load_here(settings))
+            .map_err(|error| Refused::Load(error.to_string()))?
+    }
+
+    fn load_here(settings: ProbeSettings) -> Result<Probe, Refused> {
         let programs = PROGRAMS.ok_or(Refused::NotBuiltIn)?;
         if settings.objects > MOST_OBJECTS {
             return Err(Refused::TooMany(settings.objects, MOST_OBJECTS));
@@ -167,9 +176,7 @@ impl Probe {
                 }
             },
         };
-        if settings.debug {
-            log_programs(&mut ebpf);
-        }
+        let said = settings.debug.then(|| hear_programs(&mut ebpf)).flatten();
         let levels = take(&mut ebpf, "LEVELS")?;
         let levels_fd = match &levels {
             Map::Array(data) => data.fd().as_fd().try_clone_to_owned(),
@@ -206,11 +213,14 @@ impl Probe {
                     .map_err(|error| map_refusal(&error))?,
                 read_armed: Array::try_from(take(&mut ebpf, "READ_ARMED")?)
                     .map_err(|error| map_refusal(&error))?,
+                restorer: Single::new("RESTORER", take(&mut ebpf, "RESTORER")?)
+                    .map_err(|error| map_refusal(&error))?,
             }),
             sensor,
             no_better,
             tried,
             capacity,
+            said,
             attached: Attached {
                 standing: Standing::now(&ebpf),
                 _links: links,
@@ -267,7 +277,7 @@ fn may_be_left_out(ebpf: &Ebpf) -> Vec<RawFd> {
 }
 
 /// The thread group's number in the initial pid namespace, as far as /proc tells it.
-fn own_tgid() -> io::Result<u32> {
+pub fn own_tgid() -> io::Result<u32> {
     let status = fs::read_to_string("/proc/self/status")?;
     status
         .lines()
@@ -278,7 +288,7 @@ fn own_tgid() -> io::Result<u32> {
 }
 
 /// When this process started, in ticks since boot.
-fn own_start() -> io::Result<u64> {
+pub fn own_start() -> io::Result<u64> {
     start_ticks(&fs::read("/proc/self/stat")?)
         .ok_or_else(|| io::Error::other("/proc/self/stat has no start time"))
 }
@@ -299,22 +309,35 @@ fn refusal(error: &EbpfError) -> Refused {
     }
 }
 
-/// The programs' own log goes where the agent's goes. Losing it loses nothing but the log.
-fn log_programs(ebpf: &mut Ebpf) {
-    match aya_log::EbpfLogger::init(ebpf) {
-        Ok(mut logger) => {
-            let pump = std::thread::Builder::new()
-                .name("probe-log".into())
-                .spawn(move || {
-                    loop {
-                        logger.flush();
-                        std::thread::sleep(std::time::Duration::from_millis(100));
-                    }
-                });
-            if let Err(error) = pump {
-                log::warn!("the kernel programs' log cannot be read: {error}");
-            }
+/// The programs' own log, which goes where the agent's goes. Losing it loses nothing but the log.
+pub struct Said(EbpfLogger<&'static dyn Log>);
+
+impl std::fmt::Debug for Said {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Said").finish_non_exhaustive()
+    }
+}
+
+fn hear_programs(ebpf: &mut Ebpf) -> Option<Said> {
+    EbpfLogger::init(ebpf)
+        .inspect_err(|error| warn!("the kernel programs' log cannot be read: {error}"))
+        .ok()
+        .map(Said)
+}
+
+impl Said {
+    /// In a thread of its own, from now on.
+    pub fn pass_on(mut self) {
+        let pump = std::thread::Builder::new()
+            .name("probe-log".into())
+            .spawn(move || {
+                loop {
+                    self.0.flush();
+                    std::thread::sleep(std::time::Duration::from_millis(100));
+                }
+            });
+        if let Err(error) = pump {
+            warn!("the kernel programs' log cannot be read: {error}");
         }
-        Err(error) => log::warn!("the kernel programs' log cannot be read: {error}"),
     }
 }

@@ -131,6 +131,41 @@ impl Bits {
     }
 }
 
+/// A table of one entry, which only the agent writes.
+pub(super) struct Single<const N: usize> {
+    name: &'static str,
+    map: Array<MapData, [u64; N]>,
+    own: [u64; N],
+}
+
+impl<const N: usize> Single<N> {
+    pub(super) fn new(name: &'static str, map: Map) -> Result<Self, MapError> {
+        Ok(Single {
+            name,
+            map: Array::try_from(map)?,
+            own: [0; N],
+        })
+    }
+
+    pub(super) fn set(&mut self, value: [u64; N]) -> Result<(), MapError> {
+        if self.own != value {
+            self.map.set(0, value, 0)?;
+            self.own = value;
+        }
+        Ok(())
+    }
+
+    pub(super) fn tampered(&self) -> Result<Option<Tampered>, MapError> {
+        let is_own = self.map.get(&0, 0)? == self.own;
+        Ok((!is_own).then_some(Tampered {
+            table: self.name,
+            missing: 0,
+            changed: 1,
+            foreign: 0,
+        }))
+    }
+}
+
 fn compare<'a, const K: usize>(
     table: &'static str,
     own: &collections::HashMap<[u8; K], u32>,

@@ -6,6 +6,7 @@ use std::fs;
 use serde::Serialize;
 
 use super::{load::BTF, tracefs};
+use crate::confine::CAPABILITIES;
 
 /// What could be read, or why not: a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -40,18 +41,6 @@ pub struct Machine {
     /// Of those that drift uses, the capabilities this process does not have.
     pub missing_capabilities: Vec<&'static str>,
 }
-
-/// What drift uses, what for, and the numbers of `linux/capability.h`.
-const CAPABILITIES: [(&str, u32); 8] = [
-    ("CAP_CHOWN", 0),
-    ("CAP_DAC_OVERRIDE", 1),
-    ("CAP_FOWNER", 3),
-    ("CAP_SYS_PTRACE", 19),
-    ("CAP_SYS_ADMIN", 21),
-    ("CAP_SYS_RESOURCE", 24),
-    ("CAP_PERFMON", 38),
-    ("CAP_BPF", 39),
-];
 
 const SECURITY: &str = "/sys/kernel/security";
 
@@ -135,8 +124,8 @@ fn missing(status: &str) -> Option<Vec<&'static str>> {
     Some(
         CAPABILITIES
             .iter()
-            .filter(|(_, number)| effective >> number & 1 == 0)
-            .map(|(name, _)| *name)
+            .filter(|each| effective & each.set.bits() == 0)
+            .map(|each| each.name)
             .collect(),
     )
 }

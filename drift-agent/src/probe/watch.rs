@@ -7,11 +7,12 @@ use std::{
 
 use aya::maps::{Array, HashMap, MapData, MapError};
 use drift_common::abi::{Key, Learned, Level, NameKey, Slot};
+use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::{
     batch,
-    mirror::{Bits, Mirror, Tampered},
+    mirror::{Bits, Mirror, Single, Tampered},
 };
 
 pub(super) struct Maps {
@@ -27,6 +28,17 @@ pub(super) struct Maps {
     pub learned: HashMap<MapData, u32, [u8; size_of::<Learned>()]>,
     pub readers: HashMap<MapData, u32, u32>,
     pub read_armed: Array<MapData, u32>,
+    pub restorer: Single<2>,
+}
+
+/// A process, as the kernel half knows it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Process {
+    /// Its thread group's number in the initial pid namespace.
+    pub tgid: u32,
+    /// When it started, in ticks since boot.
+    pub start: u64,
 }
 
 /// Names in one directory, and the slot each rings.
@@ -88,6 +100,12 @@ impl Watch {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let bytes = self.maps().learned.get(&thread, 0).ok()?;
         Learned::read_from_bytes(&bytes).ok()
+    }
+
+    /// From now on what this process changes does not ring.
+    pub fn restorer(&self, process: Process) -> Result<(), MapError> {
+        let Process { tgid, start } = process;
+        self.maps().restorer.set([tgid.into(), start])
     }
 
     /// From now on a change of this inode rings `slot`.
@@ -170,6 +188,7 @@ impl Watch {
             maps.dirs.tampered()?,
             maps.names.tampered()?,
             maps.names_anywhere.tampered()?,
+            maps.restorer.tampered()?,
         ];
         Ok(tables.into_iter().flatten().collect())
     }

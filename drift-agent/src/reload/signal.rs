@@ -148,14 +148,14 @@ fn started_before(pid: u32, written: SystemTime) -> bool {
 /// Every process of a program. One in a container has the same path of another file.
 fn to_all(program: &Path, signal: Signal) -> Result<String, ReloadError> {
     let root = fs::metadata("/").map_err(ReloadError::io("look at the root"))?;
-    let own = std::process::id();
+    let own = ourselves();
     let pids = fs::read_dir("/proc").map_err(ReloadError::io("list the processes"))?;
     let pids = pids
         .flatten()
         .filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
     let mut sent = Vec::new();
     let mut failed = None;
-    for pid in pids.filter(|pid| *pid != own) {
+    for pid in pids.filter(|pid| !own.contains(pid)) {
         if !is_of_program(pid, program, &root) {
             continue;
         }
@@ -178,6 +178,29 @@ fn to_all(program: &Path, signal: Signal) -> Result<String, ReloadError> {
             many[0]
         )),
     }
+}
+
+/// This process, and those above it that are of the same program: the agent takes in nothing.
+fn ourselves() -> Vec<u32> {
+    let exe = |pid: u32| fs::read_link(format!("/proc/{pid}/exe")).ok();
+    let own = std::process::id();
+    let program = exe(own);
+    let mut found = vec![own];
+    let mut above = rustix::process::getppid();
+    while let Some(pid) = above.and_then(|pid| u32::try_from(pid.as_raw_pid()).ok())
+        && exe(pid) == program
+    {
+        found.push(pid);
+        above = parent(pid);
+    }
+    found
+}
+
+/// The field after the state, which is the first after the name in brackets.
+fn parent(pid: u32) -> Option<Pid> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    let (_, rest) = stat.rsplit_once(')')?;
+    Pid::from_raw(rest.split_whitespace().nth(1)?.parse().ok()?)
 }
 
 fn is_of_program(pid: u32, program: &Path, root: &fs::Metadata) -> bool {

@@ -169,13 +169,13 @@ fn short_id(record: &Record) -> String {
 
 fn cells_of(record: &Record) -> Vec<Cell> {
     let path = || Cell::new(path(record), 24, 24);
-    let version = || Cell::new(version(record), 12, 12);
+    let version = || Cell::new(version(record), 12, 12).spare(2);
     let who = || {
-        let text = match &record.actor {
-            Some(Ok(actor)) => cut_middle(&who(actor), COMM_AND_PID),
-            Some(Err(_)) | None => found(record).unwrap_or_default().to_owned(),
+        let (text, spare) = match &record.actor {
+            Some(Ok(actor)) => (cut_middle(&who(actor), COMM_AND_PID), 1),
+            Some(Err(_)) | None => (found(record).unwrap_or_default().to_owned(), 4),
         };
-        Cell::new(text, 0, 16)
+        Cell::new(text, 0, 16).spare(spare)
     };
     let note = || {
         let text = record.message.as_deref().map(printable);
@@ -189,22 +189,22 @@ fn cells_of(record: &Record) -> Vec<Cell> {
     match record.event {
         Event::DriftDetected => {
             let differences = Cell::new(differences(record), 9, 9);
-            vec![path(), differences, version(), who(), note()]
+            vec![path(), differences, version(), who(), note().spare(3)]
         }
         Event::DriftHealed => {
             let took = record.heal_ns.map(duration).unwrap_or_default();
-            vec![path(), Cell::new(took, 9, 9), version(), note()]
+            vec![path(), Cell::new(took, 9, 9), version(), note().spare(3)]
         }
         Event::HealFailed | Event::HealUnverifiable | Event::HealSuppressed => {
             vec![path(), why()]
         }
         Event::DriftResolved => {
             let what = Cell::new("as declared again", 9, 9);
-            vec![path(), what, version(), who(), note()]
+            vec![path(), what, version(), who(), note().spare(3)]
         }
         Event::Touched => {
             let what = Cell::new("as declared", 9, 9);
-            vec![path(), what, version(), who(), note()]
+            vec![path(), what, version(), who(), note().spare(3)]
         }
         Event::PolicyActivated => {
             vec![version(), Cell::new("is active", 0, 9), note()]

@@ -78,6 +78,25 @@ pub struct Status {
     pub drifts: Vec<DriftStatus>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub store: Option<StoreStatus>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub privilege: Option<PrivilegeStatus>,
+}
+
+/// What keeps the process that looks from writing, and who writes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PrivilegeStatus {
+    /// Who the process that looks is.
+    pub user: u32,
+    /// The version that is in force for it; or why it is not.
+    pub landlock: String,
+    /// `in force`; or why it is not.
+    pub syscall_filter: String,
+    /// `not-needed`, `at-work` or `gone`.
+    pub restorer: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub restorer_pid: Option<u32>,
+    /// What is missing, and what that means: a sentence each.
+    pub lacks: Vec<String>,
 }
 
 /// One path that is not as declared.
@@ -177,18 +196,21 @@ pub enum Lack {
     /// Everything should have been compared again long since.
     ScanOverdue,
     NoHistory,
+    /// Something may have to be put back, and nobody is there to do it.
+    NoRestorer,
     NoAgent,
 }
 
 impl Lack {
     /// Every one.
-    pub const ALL: [Lack; 7] = [
+    pub const ALL: [Lack; 8] = [
         Lack::NotCompared,
         Lack::PoliciesRejected,
         Lack::NoProbes,
         Lack::SensorFault,
         Lack::ScanOverdue,
         Lack::NoHistory,
+        Lack::NoRestorer,
         Lack::NoAgent,
     ];
 
@@ -201,6 +223,7 @@ impl Lack {
             Lack::SensorFault => "sensor-fault",
             Lack::ScanOverdue => "scan-overdue",
             Lack::NoHistory => "no-history",
+            Lack::NoRestorer => "no-restorer",
             Lack::NoAgent => "no-agent",
         }
     }

@@ -20,7 +20,7 @@ use rustix::{
 };
 
 use super::{Kind, Stop};
-use crate::serve::rfc3339;
+use crate::{confine, serve::rfc3339};
 
 /// Where the break-glass file is looked for beside the state folder.
 pub const BREAK_GLASS: &str = "/run/drift/break-glass";
@@ -121,7 +121,7 @@ impl Files {
             Err(error) => return Err(format!("it cannot be opened ({error})")),
         };
         let meta = file.metadata().map_err(|error| error.to_string())?;
-        let trusted = |uid: u32| uid == 0 || uid == self.owner;
+        let trusted = |uid: u32| uid == 0 || uid == self.owner || confine::is_own(uid);
         if !meta.is_file() {
             return Err("it is no regular file".to_owned());
         }

@@ -55,6 +55,13 @@ impl Blobs {
         Ok(Self { folder, incoming })
     }
 
+    /// While another process has them open, which alone puts any.
+    pub(super) fn open_beside(state: &Folder) -> io::Result<Self> {
+        let folder = state.folder("blobs")?;
+        let incoming = folder.folder(INCOMING)?;
+        Ok(Self { folder, incoming })
+    }
+
     /// The content with this digest.
     ///
     /// # Errors

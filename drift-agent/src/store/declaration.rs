@@ -7,7 +7,7 @@ use std::{
     collections::BTreeMap,
     ffi::OsString,
     os::unix::ffi::{OsStrExt, OsStringExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 
 use blake3::Hash;
@@ -26,6 +26,15 @@ pub(super) fn bytes(sources: &Sources) -> Vec<u8> {
         text.push_str(&format!("{} {path}\n", blake3::hash(bytes)));
     }
     text.into_bytes()
+}
+
+/// What a policy folder was when it held these files.
+pub fn identity(folder: &Path, sources: &Sources) -> Hash {
+    let mut hasher = blake3::Hasher::new();
+    hasher.update(folder.as_os_str().as_bytes());
+    hasher.update(b"\0");
+    hasher.update(&bytes(sources));
+    hasher.finalize()
 }
 
 /// The digests in the blob; `None`: it is none of these.

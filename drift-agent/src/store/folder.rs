@@ -24,7 +24,7 @@ const PRIVATE_FOLDER: RawMode = 0o700;
 /// What a name begins with while its file is being written.
 const TEMPORARY: &str = ".new-";
 
-/// Makes names of files under way different from each other; the agent's lock keeps other processes out.
+/// Makes names of files under way different from each other, within a process.
 static UNDER_WAY: AtomicU64 = AtomicU64::new(0);
 
 #[derive(Debug)]
@@ -110,7 +110,10 @@ impl Folder {
         let flags = OFlags::RDWR | OFlags::CREATE;
         match self.open(OsStr::new(name), flags, PRIVATE_FILE) {
             Ok(fd) => {
-                fchmod(&fd, Mode::from_raw_mode(PRIVATE_FILE))?;
+                let mode = Mode::from_raw_mode(PRIVATE_FILE);
+                if Mode::from_raw_mode(fstat(&fd)?.st_mode) != mode {
+                    fchmod(&fd, mode)?;
+                }
                 regular(fd)
             }
             Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO | Errno::NODEV) => Err(not_regular()),
@@ -146,7 +149,8 @@ impl Folder {
     /// A file that has everything but its name. Not synced.
     pub(super) fn write_unnamed(&self, bytes: &[u8]) -> io::Result<Unnamed<'_>> {
         let number = UNDER_WAY.fetch_add(1, Ordering::Relaxed);
-        let name = format!("{TEMPORARY}{number}");
+        // Of this process: the restorer writes here too.
+        let name = format!("{TEMPORARY}{}-{number}", std::process::id());
         // What an agent that was killed has left under this name.
         self.remove(&name)?;
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL;

@@ -174,6 +174,20 @@ impl Store {
         self.held().holds()
     }
 
+    /// Another process may have written it: see [`Store::beside`].
+    ///
+    /// # Errors
+    /// It cannot be read. What cannot be believed is moved aside, and then nothing is held.
+    pub fn read_holding_again(&self) -> Result<(), StoreError> {
+        let mut known = self.held();
+        let mut notes = Vec::new();
+        *known = read(&self.folder, &mut notes)?;
+        for note in notes {
+            log::warn!("{note}");
+        }
+        Ok(())
+    }
+
     /// Keeps this from now on: it lasts when it returns.
     pub fn set_holding(&self, holding: &Holding) -> Result<(), StoreError> {
         let mut known = self.held();

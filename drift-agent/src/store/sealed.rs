@@ -63,21 +63,18 @@ impl PathForm {
 }
 
 /// For `serde(with)`: paths of any bytes.
-pub(super) mod path_form {
+pub(crate) mod path_form {
     use std::path::{Path, PathBuf};
 
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
 
     use super::PathForm;
 
-    pub(in crate::store) fn serialize<S: Serializer>(
-        path: &Path,
-        serializer: S,
-    ) -> Result<S::Ok, S::Error> {
+    pub(crate) fn serialize<S: Serializer>(path: &Path, serializer: S) -> Result<S::Ok, S::Error> {
         PathForm::from(path).serialize(serializer)
     }
 
-    pub(in crate::store) fn deserialize<'de, D: Deserializer<'de>>(
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
         deserializer: D,
     ) -> Result<PathBuf, D::Error> {
         let form = PathForm::deserialize(deserializer)?;

@@ -79,6 +79,15 @@ impl State {
         })
     }
 
+    /// One that nothing outlives.
+    pub(super) fn in_memory() -> Result<Self, StoreError> {
+        Ok(Self {
+            database: open::in_memory()?,
+            healthy: Mutex::default(),
+            brakes: brake::Noted::default(),
+        })
+    }
+
     /// Forgets the digests of all versions.
     pub fn forget_versions(&self) -> Result<(), StoreError> {
         self.change(|write| {

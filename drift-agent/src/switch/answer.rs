@@ -78,7 +78,8 @@ impl Answer {
             SwitchError::Impossible { .. }
             | SwitchError::Unwritable { .. }
             | SwitchError::Transaction(_)
-            | SwitchError::Store(_) => 1,
+            | SwitchError::Store(_)
+            | SwitchError::Restorer { .. } => 1,
         };
         Self {
             status,

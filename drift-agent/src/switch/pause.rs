@@ -15,7 +15,7 @@ pub fn paused(pause: &Pause, policy: Option<&str>) -> String {
         printable(&pause.reason),
         policy.map_or(String::new(), |policy| format!(
             " --policy {}",
-            escape::name(policy)
+            printable(policy)
         )),
     )
 }
@@ -38,7 +38,8 @@ pub fn resumed(
         );
     }
     if ended.is_empty() {
-        text += &format!("{} was not paused\n", what(policy));
+        let what = policy.map_or_else(|| "healing".to_owned(), |policy| what(Some(policy)));
+        text += &format!("{what} was not paused\n");
     }
     match still {
         None => Answer::new(0, text),

@@ -12,7 +12,7 @@ mod target;
 mod through;
 mod version;
 
-pub use scalar::is_name;
+pub use scalar::{is_name, semantic_version};
 
 use std::sync::Arc;
 

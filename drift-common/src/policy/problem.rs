@@ -251,13 +251,16 @@ impl Problems {
         all
     }
 
-    /// All that were kept, each as `file:line:column: message`, and how many were not: without the text of files, for logs that may leave the
-    /// node.
+    /// All that were kept, each as `file:line:column: message` with what would be right beneath it, and how many were not: without the text
+    /// of files, for logs that may leave the node.
     pub fn lines(&self) -> impl fmt::Display + '_ {
         fmt::from_fn(|f| {
             for (index, problem) in self.sorted().into_iter().enumerate() {
                 let end = if index == 0 { "" } else { "\n" };
                 write!(f, "{end}{}", problem.one_line())?;
+                for help in &problem.help {
+                    write!(f, "\n  = {help}")?;
+                }
             }
             match self.count - self.kept.len() {
                 0 => Ok(()),

@@ -118,7 +118,7 @@ const ATTR_OPEN: u32 = 1 << 15;
 #[fexit(function = "notify_change")]
 pub fn attr_changed(ctx: FExitContext) -> i32 {
     let call = Traced::new(&ctx, Function::NotifyChange);
-    if call.has_failed() || actor::is_agent() {
+    if call.has_failed() || actor::is_ours() {
         return 0;
     }
     finish(Kind::Attr, try_attr_changed(call)) as i32
@@ -187,7 +187,7 @@ pub fn flags_set(ctx: FExitContext) -> i32 {
 /// own, and calls this behind it.
 #[fentry(function = "mnt_drop_write_file")]
 pub fn flags_were_set(ctx: FEntryContext) -> i32 {
-    if actor::is_agent() {
+    if actor::is_ours() {
         return 0;
     }
     let file = Traced::new(&ctx, Function::MntDropWriteFile).file();
@@ -196,7 +196,7 @@ pub fn flags_were_set(ctx: FEntryContext) -> i32 {
 
 #[inline(always)]
 fn of_entry(call: Traced) -> i32 {
-    if call.has_failed() || actor::is_agent() {
+    if call.has_failed() || actor::is_ours() {
         return 0;
     }
     finish(Kind::Attr, try_of_entry(call.dentry())) as i32

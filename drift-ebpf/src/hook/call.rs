@@ -18,7 +18,7 @@ pub fn call_exit(ctx: TracePointContext) -> u32 {
     let Some(call) = Call::leave() else {
         return 0;
     };
-    if returned(&ctx) < 0 || actor::is_agent() {
+    if returned(&ctx) < 0 || actor::is_ours() {
         return 0;
     }
     if call.kind as u32 == Kind::Mount as u32 {

@@ -106,7 +106,7 @@ pub fn symlink_made(ctx: FExitContext) -> i32 {
 #[fexit(function = "vfs_link")]
 pub fn link_made(ctx: FExitContext) -> i32 {
     let call = Traced::new(&ctx, Function::VfsLink);
-    if call.has_failed() || actor::is_agent() {
+    if call.has_failed() || actor::is_ours() {
         return 0;
     }
     finish(Kind::Create, try_link_made(call)) as i32
@@ -135,7 +135,7 @@ fn try_link_made(call: Traced) -> Result<(), Fault> {
 /// The end of a function that puts or takes away the name of its first parameter.
 #[inline(always)]
 pub fn named(call: Traced, kind: Kind) -> i32 {
-    if call.has_failed() || actor::is_agent() {
+    if call.has_failed() || actor::is_ours() {
         return 0;
     }
     finish(kind, try_named(call.dentry(), kind)) as i32

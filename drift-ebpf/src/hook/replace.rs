@@ -53,7 +53,7 @@ pub fn rename_begun(ctx: FEntryContext) -> i32 {
 
 #[inline(always)]
 fn try_rename_begun(ctx: &FEntryContext) -> Result<(), Fault> {
-    if actor::is_agent() {
+    if actor::is_ours() {
         return Ok(());
     }
     let (old, new) = pair(ctx)?;

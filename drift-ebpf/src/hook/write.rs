@@ -147,7 +147,7 @@ pub fn range_cloned(ctx: FExitContext) -> i32 {
 
 #[inline(always)]
 fn stored(call: Traced) -> i32 {
-    if call.has_failed() || actor::is_agent() {
+    if call.has_failed() || actor::is_ours() {
         return 0;
     }
     finish(Kind::Write, try_stored(call.file())) as i32

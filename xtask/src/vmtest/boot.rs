@@ -11,8 +11,10 @@ use anyhow::{Context as _, Result};
 
 use super::{guest, kernel::Kernel, tools::Tools};
 
-/// For all of one guest, also where ten others want the processor.
-const TIMEOUT: Duration = Duration::from_secs(1200);
+/// Processor time for all of one guest: it means the same however many others want the processor.
+const MOST_WORK: Duration = Duration::from_secs(1200);
+/// A guest that hangs idle uses none.
+const TIMEOUT: Duration = Duration::from_secs(3600);
 /// Between two looks at QEMU.
 const PAUSE: Duration = Duration::from_millis(100);
 
@@ -94,6 +96,9 @@ pub(super) fn boot(
             ended_by_us = false;
             break;
         }
+        if worked(machine.0.id()).is_some_and(|worked| worked > MOST_WORK) {
+            break;
+        }
         std::thread::sleep(PAUSE);
     }
     drop(machine);
@@ -106,4 +111,30 @@ pub(super) fn boot(
         console: read(&console)?,
         ended_by_us,
     })
+}
+
+/// Processor time that a process has used, with all its threads; `None`: it is gone.
+fn worked(pid: u32) -> Option<Duration> {
+    worked_in(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
+}
+
+/// From a line of proc_pid_stat(5): ticks in user space and in the kernel, a hundredth of a second each to every program.
+fn worked_in(stat: &str) -> Option<Duration> {
+    // What stands before the last bracket is the program's name, whatever that may be.
+    let mut fields = stat.rsplit_once(')')?.1.split_whitespace().skip(11);
+    let mut ticks = || fields.next()?.parse::<u64>().ok();
+    Some(Duration::from_millis((ticks()? + ticks()?) * 10))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_that_a_guest_has_used_is_read_whatever_its_programs_name_is() {
+        let stat = "7 (qemu) (x 1) S 1 7 7 0 -1 4194560 9 0 0 0 1250 50 3 4 30 10 5 0 100\n";
+        assert_eq!(worked_in(stat), Some(Duration::from_secs(13)));
+        assert_eq!(worked_in("7 (qemu) S 1"), None);
+        assert!(worked(std::process::id()).is_some());
+    }
 }

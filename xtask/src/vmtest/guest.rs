@@ -14,10 +14,39 @@ use super::{image::Image, kernel::Kernel, tools::Tools};
 use crate::{shell::quote, step::Step};
 
 /// Programs of this machine that the tests and the script run.
-const PROGRAMS: [&str; 30] = [
-    "cat", "chmod", "chown", "cp", "dd", "dmesg", "echo", "env", "grep", "head", "kmod", "ln",
-    "ls", "mkdir", "mkfifo", "mknod", "mount", "mv", "rm", "rmdir", "sed", "sh", "sleep", "tail",
-    "timeout", "touch", "true", "truncate", "umount", "unshare",
+const PROGRAMS: [&str; 32] = [
+    "cat",
+    "chmod",
+    "chown",
+    "chroot",
+    "cp",
+    "dd",
+    "dmesg",
+    "echo",
+    "env",
+    "grep",
+    "head",
+    "kmod",
+    "ln",
+    "ls",
+    "mkdir",
+    "mkfifo",
+    "mknod",
+    "mount",
+    "mv",
+    "pivot_root",
+    "rm",
+    "rmdir",
+    "sed",
+    "sh",
+    "sleep",
+    "tail",
+    "timeout",
+    "touch",
+    "true",
+    "truncate",
+    "umount",
+    "unshare",
 ];
 
 /// Those that make file systems: where this machine has none, the tests that need it say so.

@@ -50,11 +50,13 @@ pub(super) fn names() -> [&'static str; KERNELS.len()] {
 }
 
 /// What the guests need, and what that needs in turn is found out. A module, or a part of the kernel.
-const MODULES: [&str; 5] = ["overlay", "loop", "ext4", "xfs", "btrfs"];
+const MODULES: [&str; 6] = ["overlay", "loop", "ext4", "xfs", "btrfs", "fuse"];
 /// What some of them ask for by the name of an algorithm. Newer kernels have it built in.
 const ALGORITHMS: [&str; 3] = ["crc32c_generic", "xxhash_generic", "blake2b_generic"];
 /// The modules that are kept, in the order they must be loaded in.
 const ORDER: &str = "modules";
+/// What was asked for when a kernel was kept: one that lacks what is asked for now is fetched again.
+const WANTED: &str = "wanted";
 /// Debian's flavour for virtual machines: the smallest.
 const FLAVOUR: &str = "-cloud-amd64";
 
@@ -75,7 +77,7 @@ impl Kernel {
         tools: &Tools,
     ) -> Result<Result<Kernel, String>> {
         let kept = archive.place(&format!("kernel-{}", series.name));
-        if !kept.join(ORDER).is_file() {
+        if !fs::read_to_string(kept.join(WANTED)).is_ok_and(|kept| kept == wanted()) {
             let Some(package) = newest(series, archive)? else {
                 return Ok(Err(format!(
                     "{} has no kernel {}",
@@ -94,6 +96,12 @@ impl Kernel {
             modules,
         }))
     }
+}
+
+fn wanted() -> String {
+    let mut all: Vec<&str> = ALGORITHMS.to_vec();
+    all.extend(MODULES);
+    all.join(" ")
 }
 
 /// The newest package of a line that is really there.
@@ -160,6 +168,7 @@ fn fetch(package: &str, archive: &Archive, tools: &Tools, kept: &Path) -> Result
     }
     fs::write(keep.join(ORDER), order).context("noting the order of the modules")?;
     fs::write(keep.join("package"), package).context("noting the package's name")?;
+    fs::write(keep.join(WANTED), wanted()).context("noting what was asked for")?;
     match fs::remove_dir_all(kept) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             return Err(error).with_context(|| format!("removing {}", kept.display()));

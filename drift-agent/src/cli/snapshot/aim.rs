@@ -154,22 +154,31 @@ pub(super) enum Aim {
     },
 }
 
+/// How the name of a policy file that is to be written ends.
+///
+/// # Errors
+/// Nobody would read a file of this name.
+pub(in crate::cli) fn ending(output: &Path) -> Result<&'static str> {
+    let name = output.file_name().unwrap_or_default().as_bytes();
+    let ending = [".yaml", ".yml"]
+        .into_iter()
+        .find(|ending| name.ends_with(ending.as_bytes()) && name.len() > ending.len());
+    ending.filter(|_| !name.starts_with(b".")).with_context(|| {
+        format!(
+            "-o {}: a policy file is called NAME.yaml, and is not hidden",
+            shown(output)
+        )
+    })
+}
+
 impl Aim {
     /// Makes the policy folder if only that is missing.
     pub(super) fn of(output: &Path, force: bool) -> Result<Aim> {
         if output == Path::new("-") {
             return Ok(Aim::Stdout);
         }
+        let ending = ending(output)?;
         let name = output.file_name().unwrap_or_default().as_bytes();
-        let ending = [".yaml", ".yml"]
-            .into_iter()
-            .find(|ending| name.ends_with(ending.as_bytes()) && name.len() > ending.len());
-        let Some(ending) = ending.filter(|_| !name.starts_with(b".")) else {
-            bail!(
-                "-o {}: a policy file is called NAME.yaml, and is not hidden",
-                shown(output)
-            );
-        };
         let folder = match output.parent() {
             Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
             _ => PathBuf::from("."),
@@ -306,6 +315,27 @@ impl Aim {
                 "with this, {all} would have more than {MAX_FILES} policy files or {} MiB of them: leave something out with --ignore",
                 MAX_BYTES >> 20
             ),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_policy_file_is_called_so_that_it_is_read() {
+        for (name, expected) in [
+            ("p/web.yaml", Some(".yaml")),
+            ("web.yml", Some(".yml")),
+            ("p/web.txt", None),
+            ("p/.web.yaml", None),
+            ("p/.yaml", None),
+            ("p/web.YAML", None),
+            ("web.yaml.bak", None),
+            ("p/", None),
+        ] {
+            assert_eq!(ending(Path::new(name)).ok(), expected, "{name}");
         }
     }
 }

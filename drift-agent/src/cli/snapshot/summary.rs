@@ -120,12 +120,17 @@ impl Summary<'_> {
         let (blobs, blob_bytes) = self.blobs;
         let secret = match secrets.len() {
             0 => String::new(),
+            1 => ", 1 file may be secret".to_owned(),
             count => format!(", {count} files may be secret"),
         };
         row(
             " in blobs",
             in_blobs.len(),
-            format!("{} in {blobs} blobs{secret}", HumanBytes(blob_bytes)),
+            format!(
+                "{} in {blobs} blob{}{secret}",
+                HumanBytes(blob_bytes),
+                if blobs == 1 { "" } else { "s" }
+            ),
         )?;
         row("links", links, String::new())?;
         row("masks", masks, "links to /dev/null".to_owned())?;

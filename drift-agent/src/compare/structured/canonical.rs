@@ -215,13 +215,7 @@ pub(super) fn digest(node: &Node, place: &Place<'_>) -> Digest {
             for (entry, values) in &groups.order {
                 let place = place.child(&Token::Key(entry.key.clone()));
                 if !place.is_ignored() {
-                    let digests: Vec<_> = (0..)
-                        .zip(values)
-                        .map(|(index, value)| {
-                            let place = repeated(&place, index, values.len());
-                            *digest(value, &place).as_bytes()
-                        })
-                        .collect();
+                    let digests = repeats(values, &place);
                     sorted.insert(key(entry, place.rules.is_any_case()), digests);
                 }
             }
@@ -236,10 +230,31 @@ pub(super) fn digest(node: &Node, place: &Place<'_>) -> Digest {
     hasher.finalize()
 }
 
-/// The place of value `index` of `of` that have the same key.
-pub(super) fn repeated<'r>(place: &Place<'r>, index: usize, of: usize) -> Place<'r> {
+/// The digests of the values of one key, which stand at `place`.
+fn repeats(values: &[&Node], place: &Place<'_>) -> Vec<[u8; 32]> {
+    let digests = (0..).zip(values).map(|(index, value)| {
+        let place = repeated(place, index, values.len(), value);
+        *digest(value, &place).as_bytes()
+    });
+    let mut digests: Vec<_> = digests.collect();
+    if values.len() > 1 && place.is_set() {
+        digests.sort_unstable();
+    }
+    digests
+}
+
+/// Whether the order of the values of one key is free here, and they are the same in another.
+pub(super) fn same_set(one: &[&Node], other: &[&Node], place: &Place<'_>) -> bool {
+    one.len() > 1
+        && one.len() == other.len()
+        && place.is_set()
+        && repeats(one, place) == repeats(other, place)
+}
+
+/// The place of `value`, which is number `index` of `of` that have the same key.
+pub(super) fn repeated<'r>(place: &Place<'r>, index: usize, of: usize, value: &Node) -> Place<'r> {
     if of == 1 {
-        return place.clone();
+        return place.only(!value.is_container());
     }
     place.child(&Token::Repeat(index))
 }

@@ -104,6 +104,9 @@ impl Differences {
 #[must_use]
 pub fn compare(declared: &Tree, observed: &Tree, rules: &Rules) -> Differences {
     let mut found = values(declared, observed, rules);
+    if rules.manages_all() {
+        found.list.extend(mark(declared, observed));
+    }
     let (one, other) = (declared.text.as_bytes(), observed.text.as_bytes());
     let is_written_alike = || text::exact(one, other, rules.into()) == text::Exact::Same;
     if found.list.is_empty()
@@ -120,6 +123,31 @@ pub fn compare(declared: &Tree, observed: &Tree, rules: &Rules) -> Differences {
     found
 }
 
+/// A byte order mark that one of the two begins with, where not every program takes it for nothing: to most it is part of the first key.
+fn mark(declared: &Tree, observed: &Tree) -> Option<Difference> {
+    match declared.format {
+        Format::Yaml | Format::Json5 => return None, // as these have it themselves
+        Format::Json | Format::Toml | Format::Ini | Format::Env | Format::KeyValue => {}
+    }
+    let side = || {
+        let mut text = Redactable::default();
+        text.syntax("a byte order mark");
+        let digest = blake3::hash("\u{feff}".as_bytes());
+        Some(Side { digest, text })
+    };
+    let (kind, declared, observed) = match (declared.marked, observed.marked) {
+        (true, false) => (Kind::Removed, side(), None),
+        (false, true) => (Kind::Added, None, side()),
+        (true, true) | (false, false) => return None,
+    };
+    Some(Difference {
+        pointer: Pointer::default(),
+        kind,
+        declared,
+        observed,
+    })
+}
+
 /// What differs in more than the way of writing.
 pub(super) fn values(declared: &Tree, observed: &Tree, rules: &Rules) -> Differences {
     let mut walk = Walk {
@@ -132,7 +160,7 @@ pub(super) fn values(declared: &Tree, observed: &Tree, rules: &Rules) -> Differe
     for index in 0..count {
         walk.document = (count > 1).then_some(index);
         let (one, other) = (declared.documents.get(index), observed.documents.get(index));
-        walk.node(&Place::document(rules, index), one, other);
+        walk.node(&Place::document(rules, index, declared.format), one, other);
     }
     walk.found
 }
@@ -202,7 +230,9 @@ impl Walk {
         match declared.or(observed).map(|node| &node.value) {
             Some(Value::Map(_)) => self.maps(place, declared, observed),
             Some(Value::List(_)) if place.is_set() => {
-                self.sets(place, items(declared), items(observed));
+                let (one, other) = (items(declared), items(observed));
+                let (one, other): (Vec<_>, Vec<_>) = (one.iter().collect(), other.iter().collect());
+                self.sets(place, &one, &other, Token::Index);
             }
             Some(Value::List(_)) => self.lists(place, items(declared), items(observed)),
             _ => {}
@@ -238,7 +268,12 @@ impl Walk {
         let count = declared.len().max(observed.len());
         if count == 1 {
             let (one, other) = (declared.first().copied(), observed.first().copied());
-            self.node(place, one, other);
+            let is_container = one.or(other).is_some_and(Node::is_container);
+            self.node(&place.only(!is_container), one, other);
+            return;
+        }
+        if place.is_set() && place.coverage() == Coverage::All {
+            self.sets(place, declared, observed, Token::Repeat);
             return;
         }
         self.aligned(place, declared, observed, Token::Repeat);
@@ -287,10 +322,16 @@ impl Walk {
     }
 
     /// Items in any order: what one side has more often than the other.
-    fn sets(&mut self, place: &Place<'_>, declared: &[Node], observed: &[Node]) {
-        let digests = |nodes: &[Node]| -> Vec<Option<Digest>> {
-            let digest = |(index, node): (usize, &Node)| {
-                let place = place.child(&Token::Index(index));
+    fn sets(
+        &mut self,
+        place: &Place<'_>,
+        declared: &[&Node],
+        observed: &[&Node],
+        token: fn(usize) -> Token,
+    ) {
+        let digests = |nodes: &[&Node]| -> Vec<Option<Digest>> {
+            let digest = |(index, node): (usize, &&Node)| {
+                let place = place.child(&token(index));
                 (!place.is_ignored()).then(|| canonical::digest(node, &place))
             };
             nodes.iter().enumerate().map(digest).collect()
@@ -304,7 +345,7 @@ impl Walk {
             let Some(digest) = digest else { continue };
             match left.get_mut(digest) {
                 Some(count) if *count > 0 => *count -= 1,
-                _ => self.item(place, index, declared.get(index), None),
+                _ => self.item(place, token(index), declared.get(index).copied(), None),
             }
         }
         // What is left over is found from the end: the first of equal ones were the declared.
@@ -318,18 +359,17 @@ impl Walk {
             }
         }
         for index in added.into_iter().rev() {
-            self.item(place, index, None, observed.get(index));
+            self.item(place, token(index), None, observed.get(index).copied());
         }
     }
 
     fn item(
         &mut self,
         place: &Place<'_>,
-        index: usize,
+        token: Token,
         declared: Option<&Node>,
         observed: Option<&Node>,
     ) {
-        let token = Token::Index(index);
         let place = place.child(&token);
         self.tokens.push(token);
         self.node(&place, declared, observed);

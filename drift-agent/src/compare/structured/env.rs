@@ -8,7 +8,7 @@
 
 use super::{
     ParseError,
-    lines::{Line, goes_on, trim},
+    lines::{Line, bare, bare_end, bare_start, goes_on, is_blank, trim},
     value::{Budget, Entry, Node, Span, Value},
 };
 
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Result<Node, ParseError> {
     let mut at = 0;
     while let Some(line) = Line::at(text, at) {
         at = line.next;
-        let shown = line.text(text).trim();
+        let shown = bare(line.text(text));
         if shown.is_empty() || shown.starts_with(['#', '!']) {
             continue;
         }
@@ -37,23 +37,23 @@ fn entry(text: &str, line: Line) -> Result<(Entry, usize), ParseError> {
     let shown = &text[whole.range()];
     let exported = shown
         .strip_prefix(EXPORT)
-        .filter(|rest| rest.starts_with([' ', '\t']))
-        .map(str::trim_start)
+        .filter(|rest| rest.starts_with(is_blank))
+        .map(bare_start)
         .filter(|rest| !rest.starts_with(['=', ':']));
     let pair = exported.unwrap_or(shown);
     let key_at = whole.end() - pair.len();
     let length = pair
-        .find(|c: char| matches!(c, '=' | ':') || c.is_whitespace())
+        .find(|c: char| matches!(c, '=' | ':') || is_blank(c))
         .unwrap_or(pair.len());
     if length == 0 {
         return Err(ParseError::syntax(text, key_at, "expected a name"));
     }
-    let rest = pair[length..].trim_start();
+    let rest = bare_start(&pair[length..]);
     let is_tight = rest.len() == pair.len() - length && rest.starts_with('=');
-    let bare = rest.strip_prefix(['=', ':']).unwrap_or(rest);
+    let written = rest.strip_prefix(['=', ':']).unwrap_or(rest);
     // `KEY= value` is the value of a property; `KEY=value` that of a shell.
-    let is_tight = is_tight && !bare.starts_with([' ', '\t']);
-    let begin = whole.end() - bare.trim_start().len();
+    let is_tight = is_tight && !written.starts_with(is_blank);
+    let begin = whole.end() - bare_start(written).len();
     let (value, span, next) = if length == pair.len() {
         (Value::Null, Span::new(begin, begin), line.next)
     } else {
@@ -87,8 +87,8 @@ fn value(
         };
         let last = Line::around(text, end).unwrap_or(line);
         let behind = &text[end..last.end.max(end)];
-        let is_blank = behind.trim().is_empty();
-        if is_blank || behind.starts_with([' ', '\t']) && behind.trim_start().starts_with('#') {
+        let is_alone = bare(behind).is_empty();
+        if is_alone || behind.starts_with(is_blank) && bare_start(behind).starts_with('#') {
             return Ok((value, Span::new(begin, end), last.next.max(end)));
         }
         // Quotes in the middle of a value: it is what stands there.
@@ -100,7 +100,7 @@ fn value(
         && let Some(next) = Line::at(text, last.next)
     {
         joined.push_str(&text[from..last.end - 1]);
-        from = next.start + (next.text(text).len() - next.text(text).trim_start().len());
+        from = next.start + (next.text(text).len() - bare_start(next.text(text)).len());
         last = next;
     }
     let part = &text[from..last.end];
@@ -108,7 +108,7 @@ fn value(
         (true, false) => part.find(" #").or_else(|| part.find("\t#")),
         (true, true) | (false, _) => None,
     };
-    let part = part[..comment.unwrap_or(part.len())].trim_end();
+    let part = bare_end(&part[..comment.unwrap_or(part.len())]);
     joined.push_str(part);
     let span = Span::new(begin, (from + part.len()).max(begin));
     let value = if is_tight && expands(&joined) {

@@ -2,13 +2,13 @@
 //!
 //! * A value is what stands there, its quotes and what may be a comment behind it included: programs do not agree about either.
 //! * A key that stands several times has several values, in their order. A section that stands several times is several sections
-//!   (WireGuard's `[Peer]`); a systemd unit that splits one in two is therefore not the same.
+//!   (WireGuard's `[Peer]`); a systemd unit that splits one in two is therefore not the same. Blanks within the brackets belong to the name.
 //! * A line that ends in a backslash goes on in the next. So does a value whose next line is indented further and has no `=` or `:`.
 //! * What stands before the first section is at the root.
 
 use super::{
     ParseError,
-    lines::{Line, goes_on, indentation, trim},
+    lines::{Line, bare, bare_start, goes_on, indentation, trim},
     value::{Budget, Entry, Node, Span, Value},
 };
 
@@ -20,7 +20,7 @@ pub(super) fn parse(text: &str) -> Result<Node, ParseError> {
     let mut at = 0;
     while let Some(line) = Line::at(text, at) {
         at = line.next;
-        let shown = line.text(text).trim();
+        let shown = bare(line.text(text));
         if shown.is_empty() || shown.starts_with([';', '#']) {
             continue;
         }
@@ -46,13 +46,13 @@ fn header(text: &str, line: Line) -> Result<Entry, ParseError> {
     let span = trim(text, line.start, line.end);
     let inside = &text[span.range()][1..];
     let end = inside.rfind(']').filter(|end| {
-        let behind = inside[end + 1..].trim_start();
+        let behind = bare_start(&inside[end + 1..]);
         behind.is_empty() || behind.starts_with([';', '#'])
     });
     // A `]` in the comment behind it is not the one.
     let end = end.or_else(|| {
         let first = inside.find(']')?;
-        let behind = inside[first + 1..].trim_start();
+        let behind = bare_start(&inside[first + 1..]);
         behind.starts_with([';', '#']).then_some(first)
     });
     let Some(end) = end else {
@@ -60,7 +60,7 @@ fn header(text: &str, line: Line) -> Result<Entry, ParseError> {
         return Err(ParseError::syntax(text, span.start(), message));
     };
     Ok(Entry {
-        key: inside[..end].trim().into(),
+        key: inside[..end].into(),
         span: Span::new(span.start(), span.start() + end + 2),
         merged: false,
         value: Node::new(span, Value::Null),
@@ -99,12 +99,12 @@ fn entry(text: &str, first: Line) -> (Entry, usize) {
             && let Some(next) = ahead
         {
             // systemd puts a blank in the place of the two.
-            value.push_str(part[..part.len() - 1].trim());
+            value.push_str(bare(&part[..part.len() - 1]));
             value.push(' ');
             (from, last) = (next.start, next);
             continue;
         }
-        value.push_str(part.trim());
+        value.push_str(bare(part));
         match ahead {
             Some(next) if continues(shown, next.text(text)) => {
                 value.push('\n');
@@ -119,14 +119,14 @@ fn entry(text: &str, first: Line) -> (Entry, usize) {
     } else {
         span
     };
-    let node = Node::new(span, Value::Text(value.trim().into()));
+    let node = Node::new(span, Value::Text(bare(&value).into()));
     let whole = Span::new(key.start(), span.end());
     (plain(text, key, whole, node), last.next)
 }
 
 /// Whether `next` belongs to the value of the key in `line`.
 fn continues(line: &str, next: &str) -> bool {
-    let shown = next.trim();
+    let shown = bare(next);
     !shown.is_empty()
         && !shown.starts_with(['#', ';', '['])
         && !shown.contains(['=', ':'])

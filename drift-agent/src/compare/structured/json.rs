@@ -120,20 +120,37 @@ impl Parser<'_> {
         match self.peek() {
             Some(b'"') => self.string(),
             Some(b'\'') if self.is_json5() => self.string(),
-            _ if self.is_json5() => {
-                let rest = &self.text[self.at..];
-                let is_name = |c: char| {
-                    c.is_alphanumeric() || matches!(c, '_' | '$' | '\u{200c}' | '\u{200d}')
-                };
-                let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
-                if end == 0 || rest.starts_with(|c: char| c.is_ascii_digit()) {
-                    return Err(self.error("expected a key"));
-                }
-                self.at += end;
-                Ok(rest[..end].into())
-            }
+            _ if self.is_json5() => self.name(),
             _ => Err(self.error("expected a key in double quotes")),
         }
+    }
+
+    /// A key without quotes, in which a character may be written as `\uXXXX`.
+    fn name(&mut self) -> Result<Arc<str>, ParseError> {
+        let is_name =
+            |c: char| c.is_alphanumeric() || matches!(c, '_' | '$' | '\u{200c}' | '\u{200d}');
+        let mut name = String::new();
+        let mut at = self.at;
+        loop {
+            let rest = &self.text[at..];
+            let end = rest.find(|c| !is_name(c)).unwrap_or(rest.len());
+            name.push_str(&rest[..end]);
+            at += end;
+            let escaped = rest[end..].strip_prefix('\\');
+            let escaped = escaped.filter(|escaped| escaped.starts_with('u'));
+            match escaped.and_then(|escaped| string::escaped(escaped, true)) {
+                Some((Some(c), length)) if is_name(c) => {
+                    name.push(c);
+                    at += 1 + length;
+                }
+                _ => break,
+            }
+        }
+        if name.is_empty() || name.starts_with(|c: char| c.is_ascii_digit()) {
+            return Err(self.error("expected a key"));
+        }
+        self.at = at;
+        Ok(name.into())
     }
 
     fn string(&mut self) -> Result<Arc<str>, ParseError> {
@@ -166,7 +183,8 @@ impl Parser<'_> {
             let rest = &self.text[self.at..];
             let is_blank = |c: char| match self.dialect {
                 Dialect::Strict => matches!(c, ' ' | '\t' | '\n' | '\r'),
-                Dialect::Json5 => c.is_whitespace() || c == '\u{feff}',
+                // All that Unicode calls white space but for the next line (U+0085).
+                Dialect::Json5 => c.is_whitespace() && c != '\u{85}' || c == '\u{feff}',
             };
             self.at += rest.find(|c| !is_blank(c)).unwrap_or(rest.len());
             let rest = &self.text[self.at..];

@@ -7,7 +7,7 @@
 
 use super::{
     ParseError,
-    lines::{Line, trim},
+    lines::{Line, bare_start, is_blank, trim},
     value::{Budget, Entry, Node, Span, Value},
 };
 
@@ -42,10 +42,10 @@ pub(super) fn parse(text: &str) -> Result<Node, ParseError> {
 fn entry(text: &str, line: Span) -> Entry {
     let shown = &text[line.range()];
     let length = shown
-        .find(|c: char| c == '=' || c.is_whitespace())
+        .find(|c: char| c == '=' || is_blank(c))
         .unwrap_or(shown.len());
-    let rest = shown[length..].trim_start();
-    let rest = rest.strip_prefix('=').unwrap_or(rest).trim_start();
+    let rest = bare_start(&shown[length..]);
+    let rest = bare_start(rest.strip_prefix('=').unwrap_or(rest));
     let begin = line.end() - rest.len();
     let is_bare = shown.len() == length;
     let value = if is_bare {

@@ -35,16 +35,37 @@ impl Line {
     }
 }
 
+/// What stands around keys and values. Nothing else is white space to all programs: a no-break space that was pasted in, or a form feed, is
+/// part of what it stands beside.
+pub(super) fn is_blank(c: char) -> bool {
+    matches!(c, ' ' | '\t')
+}
+
+/// `text` without blanks at its beginning.
+pub(super) fn bare_start(text: &str) -> &str {
+    text.trim_start_matches(is_blank)
+}
+
+/// `text` without blanks at its end.
+pub(super) fn bare_end(text: &str) -> &str {
+    text.trim_end_matches(is_blank)
+}
+
+/// `text` without blanks at its ends.
+pub(super) fn bare(text: &str) -> &str {
+    bare_start(bare_end(text))
+}
+
 /// The part of `text` from `start` to `end` without blanks at its ends.
 pub(super) fn trim(text: &str, start: usize, end: usize) -> Span {
     let part = &text[start..end];
-    let start = start + (part.len() - part.trim_start().len());
-    Span::new(start, start + part.trim().len())
+    let start = start + (part.len() - bare_start(part).len());
+    Span::new(start, start + bare(part).len())
 }
 
 /// How far a line is indented.
 pub(super) fn indentation(line: &str) -> &str {
-    &line[..line.len() - line.trim_start_matches([' ', '\t']).len()]
+    &line[..line.len() - bare_start(line).len()]
 }
 
 /// Whether a line ends in a backslash that makes the next one part of it.

@@ -240,6 +240,23 @@ impl Patterns {
         cursor
     }
 
+    /// A step to the only value of a key that could stand several times: what a pattern says of the first (`/Match/0/X`), or of each
+    /// (`/Peer/*/X`), is said of it too. Where `is_scalar` is not true, its own keys are below, and the last segment of a pattern is one of them.
+    pub(super) fn only(&self, from: &Cursor, is_scalar: bool) -> Cursor {
+        let mut cursor = from.clone();
+        for (number, done) in &from.0 {
+            let is_number = match self.segment(*number, *done) {
+                Some(Segment::Key(key)) => key == "0",
+                Some(Segment::Any) => true,
+                Some(Segment::Glob(_) | Segment::Deep) | None => false,
+            };
+            if is_number && (is_scalar || self.segment(*number, done + 1).is_some()) {
+                self.add(&mut cursor, *number, done + 1);
+            }
+        }
+        cursor
+    }
+
     /// The first pattern that fits here, as a number in the order they were given.
     pub(super) fn hit(&self, cursor: &Cursor) -> Option<usize> {
         let done = |(number, done): &&(u32, u32)| self.segment(*number, *done).is_none();

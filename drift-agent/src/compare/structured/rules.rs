@@ -6,7 +6,7 @@ use drift_common::{
 };
 
 use super::{
-    Absence, Equal, Keys,
+    Absence, Equal, Format, Keys,
     pointer::{Cursor, Pattern, PatternError, Patterns, Token},
 };
 
@@ -165,6 +165,8 @@ pub(super) enum Coverage {
 #[derive(Clone)]
 pub(super) struct Place<'r> {
     pub(super) rules: &'r Rules,
+    /// A key may stand several times in this format.
+    repeats: bool,
     ignore: Cursor,
     sets: Cursor,
     equal: Cursor,
@@ -173,10 +175,14 @@ pub(super) struct Place<'r> {
 }
 
 impl<'r> Place<'r> {
-    pub(super) fn document(rules: &'r Rules, document: usize) -> Self {
+    pub(super) fn document(rules: &'r Rules, document: usize, format: Format) -> Self {
         let managed = rules.managed.as_ref();
         let mut place = Self {
             rules,
+            repeats: match format {
+                Format::Ini | Format::Env | Format::KeyValue => true,
+                Format::Yaml | Format::Json | Format::Json5 | Format::Toml => false,
+            },
             ignore: rules.ignore.start(document),
             sets: rules.sets.start(document),
             equal: rules.equal.start(document),
@@ -189,14 +195,27 @@ impl<'r> Place<'r> {
 
     pub(super) fn child(&self, token: &Token) -> Self {
         let any_case = self.rules.is_any_case();
+        self.stepped(|patterns, cursor| patterns.step(cursor, token, any_case))
+    }
+
+    /// The place of the only value of a key.
+    pub(super) fn only(&self, is_scalar: bool) -> Self {
+        if !self.repeats {
+            return self.clone();
+        }
+        self.stepped(|patterns, cursor| patterns.only(cursor, is_scalar))
+    }
+
+    fn stepped(&self, way: impl Fn(&Patterns, &Cursor) -> Cursor) -> Self {
         let step = |patterns: &Patterns, cursor: &Cursor| {
             if cursor.is_lost() {
                 return Cursor::default();
             }
-            patterns.step(cursor, token, any_case)
+            way(patterns, cursor)
         };
         let mut place = Self {
             rules: self.rules,
+            repeats: self.repeats,
             ignore: step(&self.rules.ignore, &self.ignore),
             sets: step(&self.rules.sets, &self.sets),
             equal: step(&self.rules.equal, &self.equal),

@@ -6,6 +6,7 @@ mod formats;
 mod properties;
 mod refused;
 mod rules;
+mod strict;
 
 use super::*;
 use crate::{declare::Redact, report::Redactor};

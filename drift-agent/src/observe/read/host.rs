@@ -7,7 +7,7 @@ use std::{
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     os::unix::ffi::OsStrExt,
     path::Path,
-    sync::Mutex,
+    sync::{Arc, Mutex},
 };
 
 use drift_common::escape;
@@ -37,8 +37,8 @@ pub struct Host {
     holds: usize,
     /// Where declared paths must be, for who watches them.
     places: Option<Places>,
-    /// File systems of which was said that they do not have what is declared.
-    told: Mutex<BTreeSet<(u32, u32)>>,
+    /// File systems of which was said that they do not have what is declared. `None`: that is another process's to say.
+    told: Option<Mutex<BTreeSet<(u32, u32)>>>,
 }
 
 /// No component of a declared path may be a link: a link that somebody plants would otherwise decide what is read and written.
@@ -54,7 +54,7 @@ impl Host {
             root: openat(CWD, root, flags, Mode::empty())?,
             holds: 0,
             places: None,
-            told: Mutex::default(),
+            told: Some(Mutex::default()),
         })
     }
 
@@ -65,6 +65,12 @@ impl Host {
         Host { holds, ..self }
     }
 
+    /// Another process looks at the same, and says what there is to say.
+    #[must_use]
+    pub fn silent(self) -> Host {
+        Host { told: None, ..self }
+    }
+
     /// A declared path that is elsewhere than when it was declared is relocated, and not reached for anything.
     ///
     /// # Errors
@@ -72,6 +78,14 @@ impl Host {
     pub fn minding_places(self, root: &Path) -> io::Result<Host> {
         let places = Some(Places::of(root)?);
         Ok(Host { places, ..self })
+    }
+
+    /// From now on these paths are declared: see [`Places::declare`].
+    pub fn declare(&self, files: &[Arc<Declared>]) {
+        if let Some(places) = &self.places {
+            let tag = |file: &Declared| format!("{} {}", file.policy.name, file.policy.version);
+            places.declare(files.iter().map(|file| (file.real().to_owned(), tag(file))));
+        }
     }
 
     pub fn places(&self) -> Option<&Places> {
@@ -90,8 +104,9 @@ impl Host {
         if !is_unsupported(declared, &observed.attributes, &stat) {
             return;
         }
-        let Ok(mut told) = self.told.lock() else {
-            return; // a thread that held it has panicked: nothing depends on this
+        // A thread that held it may have panicked: nothing depends on this.
+        let Some(Ok(mut told)) = self.told.as_ref().map(Mutex::lock) else {
+            return;
         };
         if told.len() < MOST_TOLD && told.insert(stat.dev) {
             let (major, minor) = stat.dev;

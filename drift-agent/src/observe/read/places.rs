@@ -1,7 +1,7 @@
 //! Where declared paths are: on which file system, and which directory of it.
 //!
 //! The place of a path is taken when the path is looked at for the first time after it was declared, and kept. What is mounted over the path, or over a directory on
-//! the way to it, after that makes the path lead elsewhere: that is drift (`relocated`), and nothing is written there. See docs/adr/0010.
+//! the way to it, after that makes the path lead elsewhere: that is drift (`relocated`), and nothing is written there. See docs/adr/0012.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -18,26 +18,34 @@ use std::{
 use drift_common::escape;
 use log::warn;
 use rustix::fs::{AtFlags, StatxFlags, statx};
+use serde::{Deserialize, Serialize};
 
 use super::mounts::{Mount, Mounts};
-use crate::kept::{self, Unusable};
+use crate::{
+    kept::{self, Unusable},
+    store::path_form,
+};
 
 /// What the file of places begins with.
 const HEAD: &kept::Head = b"drift places 1\0\0";
 
 /// A directory, or a file that is mounted by itself, of a file system.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Place {
     fs_type: String,
-    source: OsString,
+    #[serde(with = "path_form")]
+    source: PathBuf,
     /// Counts until the machine starts anew: many file systems have another number then.
     dev: Option<(u32, u32)>,
+    #[serde(with = "path_form")]
     within: PathBuf,
 }
 
 /// The place of one declared path.
-#[derive(Clone, Debug, PartialEq, Eq)]
-struct Kept {
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct PathPlace {
     /// Which declaration it was taken for.
     tag: String,
     /// Of the directory that the path is in.
@@ -46,7 +54,7 @@ struct Kept {
     own: Option<Place>,
 }
 
-impl Kept {
+impl PathPlace {
     /// Where the directory that a path is in must be, and the path itself, should it be a directory.
     fn ways(&self, path: &Path) -> Vec<(PathBuf, Place)> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
@@ -59,7 +67,7 @@ impl Kept {
 
 #[derive(Debug, Default)]
 struct State {
-    kept: BTreeMap<PathBuf, Kept>,
+    kept: BTreeMap<PathBuf, PathPlace>,
     /// Declarations whose paths may get a place.
     tags: HashMap<PathBuf, String>,
     /// The places of the directories of `kept`.
@@ -75,6 +83,8 @@ pub struct Places {
     /// The same table, for who wants to know what has changed.
     watched: Mutex<Mounts>,
     state: Mutex<State>,
+    /// The file of places is being written.
+    keeping: Mutex<()>,
 }
 
 impl Places {
@@ -85,6 +95,7 @@ impl Places {
             mounts: Mutex::new(Mounts::of(root)?),
             watched: Mutex::new(Mounts::of(root)?),
             state: Mutex::default(),
+            keeping: Mutex::default(),
         })
     }
 
@@ -119,6 +130,29 @@ impl Places {
             .iter()
             .flat_map(|(path, kept)| kept.ways(path))
             .collect();
+    }
+
+    /// The place of a declared path, if it has one.
+    pub fn of_path(&self, path: &Path) -> Option<PathPlace> {
+        lock(&self.state).kept.get(path).cloned()
+    }
+
+    /// This is the place that another process has found for a declared path. False: here it has another one.
+    pub fn expect(&self, path: &Path, place: PathPlace) -> bool {
+        let mut state = lock(&self.state);
+        if let Some(known) = state.kept.get(path) {
+            let own = match (&known.own, &place.own) {
+                (Some(known), Some(place)) => known.is_same(place),
+                (None, None) => true,
+                (Some(_), None) | (None, Some(_)) => false,
+            };
+            return own && known.way.is_same(&place.way);
+        }
+        if state.tags.get(path) == Some(&place.tag) {
+            state.ways.extend(place.ways(path));
+            state.kept.insert(path.to_owned(), place);
+        }
+        true
     }
 
     /// Whether a directory, just opened, is where it was when what is in it was declared. Directories of which nothing is declared are where they are.
@@ -168,7 +202,7 @@ impl Places {
             };
         }
         if let Some(tag) = state.tags.get(path).cloned() {
-            let kept = Kept { tag, way, own };
+            let kept = PathPlace { tag, way, own };
             state.ways.extend(kept.ways(path));
             state.kept.insert(path.to_owned(), kept);
             state.changed = true;
@@ -196,7 +230,7 @@ impl Places {
             "it leads into {what}, mounted on {shown}; what was declared is {} of {} ({})",
             escape::path(&within),
             place.fs_type,
-            escape::bytes(place.source.as_bytes())
+            escape::path(&place.source)
         ))
     }
 
@@ -211,7 +245,7 @@ impl Places {
         match mounts.get(id) {
             Ok(Some(mount)) => Some(Place {
                 fs_type: mount.fs_type.clone(),
-                source: mount.source.clone(),
+                source: mount.source.clone().into(),
                 dev: Some(mount.dev),
                 within: mount.within(path),
             }),
@@ -284,7 +318,8 @@ const PLACE: usize = 4;
 const ROW: usize = 2 + 2 * PLACE;
 
 impl Places {
-    /// Takes up the places that an earlier run has kept. Those of paths that are declared anew are forgotten by [`Places::declare`].
+    /// Takes up the places that an earlier run, or another process, has kept, of paths that have none here. Those of paths that are declared anew are
+    /// forgotten by [`Places::declare`].
     ///
     /// # Errors
     /// There are none, or they are not to be believed.
@@ -302,7 +337,7 @@ impl Places {
                 let dev = std::str::from_utf8(dev).ok()?.split_once(':')?;
                 Some(Place {
                     fs_type: String::from_utf8(fs_type.to_vec()).ok()?,
-                    source: OsString::from_vec(source.to_vec()),
+                    source: OsString::from_vec(source.to_vec()).into(),
                     dev: (dev.0.parse().ok().zip(dev.1.parse().ok())).filter(|_| same_boot),
                     within: PathBuf::from(OsString::from_vec(within.to_vec())),
                 })
@@ -312,7 +347,8 @@ impl Places {
             };
             let own = place(2 + PLACE).filter(|own| !own.fs_type.is_empty());
             let path = PathBuf::from(OsString::from_vec(row[0].to_vec()));
-            state.kept.insert(path, Kept { tag, way, own });
+            let kept = PathPlace { tag, way, own };
+            state.kept.entry(path).or_insert(kept);
         }
         Ok(())
     }
@@ -322,6 +358,7 @@ impl Places {
     /// # Errors
     /// They cannot be written.
     pub fn keep(&self, path: &Path) -> io::Result<()> {
+        let _keeping = lock(&self.keeping);
         let rows = {
             let mut state = lock(&self.state);
             if !std::mem::take(&mut state.changed) {
@@ -331,7 +368,7 @@ impl Places {
         };
         let none = Place {
             fs_type: String::new(),
-            source: OsString::new(),
+            source: PathBuf::new(),
             dev: None,
             within: PathBuf::new(),
         };
@@ -341,13 +378,13 @@ impl Places {
                 out.write_all(&[END])
             };
             field(boot().as_bytes())?;
-            for (path, Kept { tag, way, own }) in &rows {
+            for (path, PathPlace { tag, way, own }) in &rows {
                 field(path.as_os_str().as_bytes())?;
                 field(tag.as_bytes())?;
                 for place in [way, own.as_ref().unwrap_or(&none)] {
                     let (major, minor) = place.dev.unwrap_or_default();
                     field(place.fs_type.as_bytes())?;
-                    field(place.source.as_bytes())?;
+                    field(place.source.as_os_str().as_bytes())?;
                     field(format!("{major}:{minor}").as_bytes())?;
                     field(place.within.as_os_str().as_bytes())?;
                 }
@@ -395,6 +432,15 @@ mod tests {
         assert!(places.is_own(&path, fd, OsStr::new("f")));
         assert!(places.is_in_place(&dir, fd));
         places.keep(&file).unwrap();
+
+        let other = Places::of(Path::new("/")).unwrap();
+        other.declare(declared("1"));
+        let place = places.of_path(&path).unwrap();
+        assert!(other.expect(&path, place.clone()));
+        assert!(other.is_in_place(&dir, fd));
+        let mut elsewhere = place;
+        elsewhere.way.within = "/elsewhere".into();
+        assert!(!other.expect(&path, elsewhere));
 
         let again = Places::of(Path::new("/")).unwrap();
         again.resume(&file).unwrap();

@@ -67,12 +67,10 @@ impl Btf<'_> {
                 expected: size,
             });
         }
-        if u64::from(found.offset) + size > self.size(id)? {
-            return Err(outside(name, path));
-        }
         Ok(found)
     }
 
+    /// All of it lies within the struct with this id.
     fn start_of(&self, id: u32, name: &str, path: &str) -> Result<Member> {
         let mut found = Member { offset: 0, id };
         for part in path.split('.') {
@@ -92,6 +90,9 @@ impl Btf<'_> {
                     .ok_or_else(|| outside(name, path))?,
                 id: inner.id,
             };
+        }
+        if u64::from(found.offset) + self.size(found.id)? > self.size(id)? {
+            return Err(outside(name, path));
         }
         Ok(found)
     }

@@ -288,6 +288,45 @@ fn a_member_that_reaches_beyond_its_struct_is_refused() {
 }
 
 #[test]
+fn a_member_that_is_not_read_as_a_whole_lies_within_its_struct_too() {
+    // `inner` is a struct of 64 bytes, as `outer` is: it fits at the start alone.
+    let mut builder = Builder::new();
+    builder.int(4);
+    builder.composite(STRUCT, "inner", false, &[("x", 1, 0)]);
+    builder.composite(
+        STRUCT,
+        "outer",
+        false,
+        &[
+            ("first", 2, 0),
+            ("late", 2, 8),
+            ("far", 2, 100 * 8),
+            ("last", 2, 0xffff_fff8),
+        ],
+    );
+    let bytes = builder.bytes(24);
+    let btf = Btf::parse(&bytes).unwrap();
+    assert_eq!(btf.start("outer", "first").unwrap().offset, 0);
+    for member in ["late", "far", "last"] {
+        assert_eq!(
+            btf.start("outer", member).unwrap_err().to_string(),
+            format!("member `{member}` of struct `outer` reaches beyond the struct's end")
+        );
+    }
+    // A struct that says of itself that it has nothing in it holds nothing.
+    let mut mangled = bytes.clone();
+    let size = bytes
+        .windows(4)
+        .rposition(|word| word == 64_u32.to_le_bytes());
+    mangled[size.unwrap()] = 0;
+    let btf = Btf::parse(&mangled).unwrap();
+    assert!(matches!(
+        btf.start("outer", "first"),
+        Err(BtfError::Outside { .. })
+    ));
+}
+
+#[test]
 fn a_struct_that_holds_itself_more_than_once_is_refused_at_once() {
     // Found by fuzzing: each level doubles the ways down.
     let mut builder = Builder::new();

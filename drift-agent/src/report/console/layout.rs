@@ -10,6 +10,8 @@ pub(super) struct Cell {
     pad: usize,
     /// Columns it is not cut below while another cell has more.
     min: usize,
+    /// Where not even that has room, the cell with the most of these goes first. None: it stays.
+    spare: u8,
 }
 
 impl Cell {
@@ -18,15 +20,25 @@ impl Cell {
             text: text.into(),
             pad,
             min,
+            spare: 0,
         }
+    }
+
+    pub(super) fn spare(self, spare: u8) -> Cell {
+        Cell { spare, ..self }
     }
 }
 
 const GAP: usize = 2;
 
-/// Joins the cells, at most `columns` wide. First the padding goes, from the right; then the widest cell is cut in its middle, and so on.
+/// Columns below which no cell is cut by itself.
+const NARROW: usize = 8;
+
+/// Joins the cells, at most `columns` wide. First the padding goes, from the right; then the widest cell is cut in its middle, and so on. On a
+/// narrow terminal what can be spared is left out, and what is left is cut further.
 pub(super) fn fit(mut cells: Vec<Cell>, columns: usize) -> String {
     cells.retain(|cell| !cell.text.is_empty());
+    spare(&mut cells, columns);
     let gaps = GAP * cells.len().saturating_sub(1);
     let mut widths: Vec<usize> = cells.iter().map(|cell| width(&cell.text)).collect();
     let mut pads: Vec<usize> = cells
@@ -44,16 +56,20 @@ pub(super) fn fit(mut cells: Vec<Cell>, columns: usize) -> String {
         *pad -= less;
         over -= less;
     }
-    while over > 0 {
-        let room = |(at, width): (usize, &usize)| (width.saturating_sub(cells[at].min), at);
-        let Some((spare, at)) = widths.iter().enumerate().map(room).max() else {
-            break;
-        };
-        if spare == 0 {
-            break;
+    let least = |at: usize| cells[at].min;
+    let narrow = |at: usize| cells[at].min.min(NARROW);
+    for least in [&least as &dyn Fn(usize) -> usize, &narrow] {
+        while over > 0 {
+            let room = |(at, width): (usize, &usize)| (width.saturating_sub(least(at)), at);
+            let Some((room, at)) = widths.iter().enumerate().map(room).max() else {
+                break;
+            };
+            if room == 0 {
+                break;
+            }
+            widths[at] -= 1;
+            over -= 1;
         }
-        widths[at] -= 1;
-        over -= 1;
     }
     let mut line = String::new();
     for (at, cell) in cells.iter().enumerate() {
@@ -67,6 +83,21 @@ pub(super) fn fit(mut cells: Vec<Cell>, columns: usize) -> String {
     }
     let line = line.trim_end();
     cut_middle(line, columns)
+}
+
+/// Leaves out what can be spared while the rest does not even fit cut.
+fn spare(cells: &mut Vec<Cell>, columns: usize) {
+    let least = |cell: &Cell| width(&cell.text).min(cell.min);
+    let all = |cells: &[Cell]| {
+        GAP * cells.len().saturating_sub(1) + cells.iter().map(least).sum::<usize>()
+    };
+    while all(cells) > columns {
+        let most = (0..cells.len()).max_by_key(|at| cells[*at].spare);
+        match most.filter(|at| cells[*at].spare > 0) {
+            Some(at) => drop(cells.remove(at)),
+            None => break,
+        }
+    }
 }
 
 /// Columns the text takes. Where terminals disagree (a variation selector) the wider answer is given: better a gap than a wrapped line.
@@ -158,6 +189,30 @@ mod tests {
         assert_eq!(fit(cells(), 33), "DRIFT  /etc/app/app.conf  content");
         assert_eq!(fit(cells(), 29), "DRIFT  /etc/a…p.conf  content");
         assert_eq!(fit(cells(), 12), "DRIFT…ontent");
+    }
+
+    #[test]
+    fn a_narrow_terminal_shows_what_and_where() {
+        let cells = || {
+            vec![
+                Cell::new("14:02:11", 8, 8),
+                Cell::new("DRIFT", 6, 6),
+                Cell::new("/etc/app/conf.d/app.conf", 24, 24),
+                Cell::new("mode 0644 -> 0600", 9, 9),
+                Cell::new("web 1.0.0", 12, 12).spare(2),
+                Cell::new("found by the scan", 0, 16).spare(4),
+                Cell::new("flags: none, not immutable", 0, 16).spare(3),
+            ]
+        };
+        assert_eq!(
+            fit(cells(), 80),
+            "14:02:11  DRIFT   /etc/app/conf.d/app.conf  mode 0644 -> 0600  web 1.0.0"
+        );
+        assert_eq!(
+            fit(cells(), 60),
+            "14:02:11  DRIFT  /etc/app/conf.d/app.conf  mode 0644 -> 0600"
+        );
+        assert_eq!(fit(cells(), 40), "14:02:11  DRIFT  /etc/…p.conf  mode…0600");
     }
 
     proptest! {

@@ -45,7 +45,10 @@ const ENTROPY: f64 = 4.2;
 pub(super) fn spans(text: &str) -> Vec<Range<usize>> {
     let mut found = pem(text);
     found.extend(logins(text));
+    found.extend(users(text));
     found.extend(schemes(text));
+    found.extend(identified(text));
+    found.extend(hashes(text));
     for (start, word) in words(text) {
         if let Some(inside) = token(word)
             .or_else(|| jwt(word))
@@ -156,6 +159,92 @@ fn logins(text: &str) -> Vec<Range<usize>> {
     found
 }
 
+/// The password in `-u user:password`. Two numbers are a user and a group.
+fn users(text: &str) -> Vec<Range<usize>> {
+    let mut found = Vec::new();
+    for option in [" -u ", " --user ", " --user="] {
+        for (at, _) in text.match_indices(option) {
+            let start = at + option.len();
+            let word = text[start..].split_whitespace().next().unwrap_or_default();
+            let is_number = |text: &str| text.bytes().all(|c| c.is_ascii_digit());
+            if let Some((user, password)) = word.split_once(':')
+                && !(is_number(user) && is_number(password))
+            {
+                let begin = start + text[start..].find(':').unwrap_or_default() + 1;
+                found.push(begin..begin + password.len());
+            }
+        }
+    }
+    found
+}
+
+/// What stands in quotes behind SQL's `IDENTIFIED BY`.
+fn identified(text: &str) -> Vec<Range<usize>> {
+    const WORDS: &str = "identified by ";
+    let lower = text.to_ascii_lowercase();
+    let inside = lower.match_indices(WORDS).filter_map(|(at, _)| {
+        let start = at + WORDS.len();
+        let quote = text[start..]
+            .chars()
+            .next()
+            .filter(|c| matches!(c, '\'' | '"'))?;
+        let length = text[start + 1..]
+            .find(quote)
+            .unwrap_or(text.len() - start - 1);
+        Some(start + 1..start + 1 + length)
+    });
+    inside.collect()
+}
+
+/// Hashes of passwords, as `crypt` (`$6$…`) and LDAP (`{SSHA}…`) write them: short passwords can be guessed from them.
+fn hashes(text: &str) -> Vec<Range<usize>> {
+    const CRYPT: [&str; 16] = [
+        "$1$",
+        "$2a$",
+        "$2b$",
+        "$2y$",
+        "$5$",
+        "$6$",
+        "$7$",
+        "$y$",
+        "$gy$",
+        "$apr1$",
+        "$sha1$",
+        "$argon2i$",
+        "$argon2d$",
+        "$argon2id$",
+        "$scrypt$",
+        "$pbkdf2-",
+    ];
+    const LDAP: [&str; 9] = [
+        "{SSHA}",
+        "{SHA}",
+        "{SSHA256}",
+        "{SSHA512}",
+        "{SHA256}",
+        "{SHA512}",
+        "{SMD5}",
+        "{MD5}",
+        "{CRYPT}",
+    ];
+    /// What the shortest of them is made of.
+    const SHORTEST: usize = 13;
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "./$=,+-".contains(c);
+    let mut found = Vec::new();
+    for prefix in CRYPT.into_iter().chain(LDAP) {
+        for (at, _) in text.match_indices(prefix) {
+            let start = at + prefix.len();
+            let length = text[start..]
+                .find(|c| !is_part(c))
+                .unwrap_or(text.len() - start);
+            if length >= SHORTEST {
+                found.push(start..start + length);
+            }
+        }
+    }
+    found
+}
+
 /// What follows `Bearer` and `Basic`.
 fn schemes(text: &str) -> Vec<Range<usize>> {
     const SHORTEST: usize = 8;
@@ -227,6 +316,17 @@ mod tests {
         check(&format!("k={base64}"), &[base64]);
         check("-----BEGIN KEY-----\nabc\n-----END KEY-----", &["\nabc\n"]);
         check("-----BEGIN KEY-----\nabc", &["\nabc"]);
+        check("curl -u app:hunter2 https://h/", &["hunter2"]);
+        check("create user x identified by 'hunter2';", &["hunter2"]);
+        check(
+            "root:$6$salt$abcdefghij./K:19000:0",
+            &["salt$abcdefghij./K"],
+        );
+        check("u:$2y$10$abcdefghijklmno", &["10$abcdefghijklmno"]);
+        check(
+            "userPassword: {SSHA}abcdefghijklmn==",
+            &["abcdefghijklmn=="],
+        );
     }
 
     #[test]
@@ -239,6 +339,8 @@ mod tests {
             "http://example.org:8080/a@b",
             "0000000000000000000000",
             "com.example.some.LongJavaPackageName.AndAClassName2WithNumbers",
+            "docker run -u 1000:1000 image",
+            "echo $1$2 $6$x",
         ] {
             check(text, &[]);
         }

@@ -1,7 +1,7 @@
 //! Whether a key says that its value is a secret.
 
 /// Words that say it alone.
-const SECRET: [&str; 26] = [
+const SECRET: [&str; 30] = [
     "password",
     "passwords",
     "passwd",
@@ -28,6 +28,10 @@ const SECRET: [&str; 26] = [
     "htpasswd",
     "userpass",
     "presharedkey",
+    "bindpw",
+    "rootpw",
+    "rocommunity",
+    "rwcommunity",
 ];
 
 /// Words that say it in front of `key` or `keys`: `api_key`, `PrivateKey`, `secret-key`.
@@ -207,6 +211,8 @@ mod tests {
             "password_hash",
             "GITHUB_TOKEN",
             "aws_access_key_id",
+            "olcRootPW",
+            "bindpw",
         ] {
             assert!(is_secret(key), "{key}");
         }

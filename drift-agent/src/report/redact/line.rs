@@ -5,6 +5,18 @@ use super::{MASK, Redact, Redactor, Why, detect, key, mask};
 /// A key longer than this is no key.
 const LONGEST_KEY: usize = 100;
 
+/// What may stand before a key and its value at the beginning of a line, in lower case.
+const BEFORE_KEY: [&str; 8] = [
+    "export",
+    "set",
+    "setenv",
+    "env",
+    "enable",
+    "proxy_set_header",
+    "fastcgi_param",
+    "add_header",
+];
+
 /// What is hidden in the lines to come.
 #[derive(Default)]
 enum Within {
@@ -133,23 +145,31 @@ impl<'r> Lines<'r> {
         let is_part = |c: char| c.is_alphanumeric() || matches!(c, '_' | '-' | '.');
         let mut rest = 0;
         let mut is_first = true;
+        let mut is_login = false;
         while let Some(start) = line[rest..].find(is_part).map(|at| rest + at) {
             let end = line[start..]
                 .find(|c| !is_part(c))
                 .map_or(line.len(), |at| start + at);
             rest = end;
             let word = &line[start..end];
-            if word == "export" || word == "set" {
+            if is_first && BEFORE_KEY.contains(&word.to_ascii_lowercase().as_str()) {
                 continue;
             }
-            let behind = &line[end..];
+            let (before, behind) = (&line[..start], &line[end..]);
             let unquoted = behind.strip_prefix(['"', '\'']).unwrap_or(behind);
             let bare = unquoted.trim_start();
+            // `<key>value`, `define('KEY', 'value')`, `$a['key'] = 'value'`.
+            let is_argument = before.ends_with("('") || before.ends_with("(\"");
             let separated = bare
                 .strip_prefix(":=")
-                .or_else(|| bare.strip_prefix(['=', ':']));
-            // `Key value` at the start of a line, `--key value` anywhere.
-            let spaced = (is_first || word.starts_with("--")) && bare.len() < unquoted.len();
+                .or_else(|| bare.strip_prefix(['=', ':']))
+                .or_else(|| bare.strip_prefix('>').filter(|_| before.ends_with('<')))
+                .or_else(|| bare.strip_prefix(',').filter(|_| is_argument))
+                .or_else(|| bare.strip_prefix(']')?.trim_start().strip_prefix('='));
+            is_login |= is_first && matches!(word, "machine" | "default" | "login");
+            // `Key value` at the start of a line, `--key value` anywhere; in a `.netrc` all are on one line.
+            let is_spaced = is_first || is_login || word.starts_with("--");
+            let spaced = is_spaced && bare.len() < unquoted.len();
             let value = match separated {
                 Some(value) => Some(value),
                 None if spaced => Some(bare),

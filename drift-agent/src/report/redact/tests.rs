@@ -174,6 +174,31 @@ fn lines_of_secrets_are_hidden() {
         &["+PasswordAuthentication no"],
     );
     added("DELIVERY=on\n", &["+DELIVERY=on"]);
+    // B138: keys as other languages have them.
+    added("<password>x</password>\n", &["+<password>•••"]);
+    added(
+        "define('DB_PASSWORD', 'x');\n",
+        &["+define('DB_PASSWORD', •••"],
+    );
+    added("$cfg['password'] = 'x';\n", &["+$cfg['password'] = •••"]);
+    added(
+        "machine h login u password x\n",
+        &["+machine h login u password •••"],
+    );
+    added(
+        "proxy_set_header X-Api-Key x;\n",
+        &["+proxy_set_header X-Api-Key •••"],
+    );
+    // B139
+    added(
+        "# The password has to be changed.\n",
+        &["+# The password has to be changed."],
+    );
+    added(
+        "keys = ['password', 'port']\n",
+        &["+keys = ['password', 'port']"],
+    );
+    added("<token-ttl>5</token-ttl>\n", &["+<token-ttl>5</token-ttl>"]);
 }
 
 #[test]

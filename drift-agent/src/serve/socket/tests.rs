@@ -33,6 +33,7 @@ fn status() -> Status {
         policies: Vec::new(),
         drifts: Vec::new(),
         store: None,
+        privilege: None,
     }
 }
 

@@ -4,7 +4,7 @@ use std::io;
 
 use redb::{
     Builder, Database, DatabaseError, ReadableTable, StorageError, TableDefinition,
-    backends::FileBackend,
+    backends::{FileBackend, InMemoryBackend},
 };
 
 use super::{
@@ -74,6 +74,19 @@ pub(super) fn open(folder: &Folder, notes: &mut Vec<String>) -> Result<Database,
     folder
         .remove(OPENING)
         .map_err(StoreError::io("write in the state folder"))?;
+    Ok(database)
+}
+
+pub(super) fn in_memory() -> Result<Database, StoreError> {
+    let refused = |refused| match refused {
+        Refused::Failed(error) => error,
+        Refused::Unusable(why) => StoreError::Unusable { why },
+    };
+    let database = Builder::new()
+        .set_cache_size(CACHE)
+        .create_with_backend(InMemoryBackend::new())
+        .map_err(|error| refused(of_database(error)))?;
+    prepare(&database).map_err(refused)?;
     Ok(database)
 }
 

@@ -58,25 +58,35 @@ pub(super) fn version(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<S
         "a semantic version",
         "write it as in `1.2.0`",
     )?;
+    match semantic_version(&text) {
+        Ok(version) => Some(decoder.spanned(cursor, version)),
+        Err(help) => decoder.wrong(
+            cursor,
+            format!("{} is not a semantic version", escape::name(&text)),
+            help,
+        ),
+    }
+}
+
+/// The semantic version that `text` is.
+///
+/// # Errors
+/// It is none; what to write instead.
+pub fn semantic_version(text: &str) -> Result<Version, String> {
     if let Ok(version) = text.parse() {
-        return Some(decoder.spanned(cursor, version));
+        return Ok(version);
     }
     let bare = text.trim_start_matches(['v', 'V']);
     let meant = [bare.to_owned(), format!("{bare}.0"), format!("{bare}.0.0")]
         .into_iter()
         .find(|text| text.parse::<Version>().is_ok());
-    let help = match meant {
+    Err(match meant {
         Some(meant) => format!("write `{meant}`"),
         None => {
             "three numbers without leading zeros, and perhaps a pre-release: `1.2.0`, `1.2.0-rc.1`"
                 .to_owned()
         }
-    };
-    decoder.wrong(
-        cursor,
-        format!("{} is not a semantic version", escape::name(&text)),
-        help,
-    )
+    })
 }
 
 /// Permission bits, always octal: what is written is what `chmod` would be given.

@@ -96,7 +96,7 @@ fn a_policy_that_is_missing_and_one_that_needs_itself_are_said() {
     assert!(lineages.is_none());
     let lines = problems.lines().to_string();
     assert!(
-        lines.contains("p.yaml:14:16: `app` 1.0.0 needs itself"),
+        lines.contains("p.yaml:14:16: `app` 1.0.0 needs itself\n  = remove it\n"),
         "{lines}"
     );
     assert!(

@@ -60,6 +60,7 @@ fn status() -> Status {
         policies: vec![policy("ssh", "1.0.0", "observe", 11, 1), web, limits],
         drifts: Vec::new(),
         store: None,
+        privilege: None,
     }
 }
 

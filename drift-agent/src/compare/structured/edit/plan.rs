@@ -71,7 +71,7 @@ pub(super) fn plan<'n>(
     let count = declared.documents.len().max(observed.documents.len());
     for index in 0..count {
         planner.at.document = (count > 1).then_some(index);
-        let place = Place::document(rules, index);
+        let place = Place::document(rules, index, declared.format);
         match (declared.documents.get(index), observed.documents.get(index)) {
             (one, Some(other)) => planner.value(&place, None, None, one, other)?,
             (Some(one), None) => {
@@ -265,10 +265,15 @@ impl<'n> Planner<'n> {
             }
             self.at.tokens.push(token);
             let values = wanted.get(key).unwrap_or_default();
+            let found: Vec<&Node> = indexes.iter().map(|at| &observed[*at].value).collect();
+            if coverage == Coverage::All && canonical::same_set(values, &found, &place) {
+                self.at.tokens.pop();
+                continue;
+            }
             let count = indexes.len().max(values.len());
             for (number, index) in indexes.iter().enumerate() {
                 let entry = &observed[*index];
-                let place = canonical::repeated(&place, number, count);
+                let place = canonical::repeated(&place, number, count, &entry.value);
                 if count > 1 {
                     self.at.tokens.push(Token::Repeat(number));
                 }
@@ -297,7 +302,7 @@ impl<'n> Planner<'n> {
                 }
             }
             for (number, value) in values.iter().enumerate().skip(indexes.len()) {
-                let place = canonical::repeated(&place, number, count);
+                let place = canonical::repeated(&place, number, count, value);
                 if let Some(value) = self.managed(value, &place)? {
                     additions.push(Addition {
                         key: first.key.clone(),
@@ -314,7 +319,7 @@ impl<'n> Planner<'n> {
             }
             let place = place.child(&Token::Key(entry.key.clone()));
             for (number, value) in values.iter().enumerate() {
-                let place = canonical::repeated(&place, number, values.len());
+                let place = canonical::repeated(&place, number, values.len(), value);
                 let value = self.managed(value, &place)?;
                 additions.extend(value.map(|value| Addition {
                     key: entry.key.clone(),

@@ -28,7 +28,7 @@ fn rest(tree: &Tree, rules: &Rules) -> Tree {
     let documents = tree.documents.iter().enumerate();
     let documents = documents.map(|(index, node)| {
         let nothing = || Node::new(node.span, Value::Map(Vec::new()));
-        unmanaged(node, &Place::document(rules, index)).unwrap_or_else(nothing)
+        unmanaged(node, &Place::document(rules, index, tree.format)).unwrap_or_else(nothing)
     });
     let mut documents: Vec<Node> = documents.collect();
     // A document that was made for what is managed is none.
@@ -61,7 +61,7 @@ fn unmanaged(node: &Node, place: &Place<'_>) -> Option<Node> {
                 for (number, index) in indexes.iter().enumerate() {
                     let entry = &entries[*index];
                     let place = place.child(&Token::Key(entry.key.clone()));
-                    let place = canonical::repeated(&place, number, indexes.len());
+                    let place = canonical::repeated(&place, number, indexes.len(), &entry.value);
                     if let Some(value) = unmanaged(&entry.value, &place) {
                         let entry = Entry {
                             value,

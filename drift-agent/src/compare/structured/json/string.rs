@@ -41,7 +41,7 @@ pub(super) fn read(text: &str, start: usize, json5: bool) -> Result<(String, usi
 }
 
 /// What follows a backslash: the character it stands for, if it is one, and how long it is written.
-fn escaped(rest: &str, json5: bool) -> Option<(Option<char>, usize)> {
+pub(super) fn escaped(rest: &str, json5: bool) -> Option<(Option<char>, usize)> {
     let first = rest.chars().next()?;
     let simple = |c| Some((Some(c), first.len_utf8()));
     match first {

@@ -112,6 +112,91 @@ fn lists_are_sets_where_it_is_told() {
 }
 
 #[test]
+fn the_values_of_a_key_that_stands_several_times_are_a_set_where_it_is_told() {
+    let rules = rules().set("/HostKey").expect("a pointer");
+    let declared = "HostKey a\nHostKey b\nPort 22\n";
+    let swapped = "HostKey b\nHostKey a\nPort 22\n";
+    check_with(KeyValue, &rules, declared, swapped, "equivalent");
+    check_with(
+        KeyValue,
+        &rules,
+        declared,
+        "HostKey b\nPort 22\nHostKey c\nHostKey b\n",
+        "removed /HostKey/0 a -> -\nadded /HostKey/1 - -> c\nadded /HostKey/2 - -> b",
+    );
+    check_with(
+        KeyValue,
+        &rules,
+        "HostKey a\n",
+        "HostKey b\nHostKey a\n",
+        "added /HostKey/0 - -> b",
+    );
+    // Sections that stand several times too.
+    let peers = Rules::default().set("/Peer").expect("a pointer");
+    let wireguard = "[Peer]\nK=1\n[Peer]\nK=2\n";
+    check_with(
+        Ini,
+        &peers,
+        wireguard,
+        "[Peer]\nK=2\n[Peer]\nK=1\n",
+        "equivalent",
+    );
+    check_with(
+        Ini,
+        &peers,
+        wireguard,
+        "[Peer]\nK=2\n[Peer]\nK=3\n",
+        "removed /Peer/0 {K: 1} -> -\nadded /Peer/1 - -> {K: 3}",
+    );
+    // What is as declared in another order is not edited.
+    let managed = rules.manage("/HostKey").expect("a pointer");
+    let tree = parse(KeyValue, declared.as_bytes()).expect("parses");
+    let edited = |observed: &str| {
+        let text = edit(&tree, observed.as_bytes(), &managed).expect("can be edited");
+        String::from_utf8(text).expect("UTF-8")
+    };
+    assert_eq!(edited(swapped), swapped);
+    assert_eq!(
+        edited("HostKey b\nX 1\nHostKey c\n"),
+        "HostKey a\nX 1\nHostKey b\n"
+    );
+}
+
+#[test]
+fn the_number_of_a_key_may_be_said_also_where_it_stands_once() {
+    let of = |pattern: &str| rules().manage(pattern).expect("a pattern");
+    let declared = "Match User a\n  A 1\n";
+    let observed = "Match User a\n  A 2\n  B 3\n";
+    for pattern in ["/Match/A", "/Match/0/A", "/Match/*/A"] {
+        let changed = "changed /Match/A 1 -> 2";
+        check_with(KeyValue, &of(pattern), declared, observed, changed);
+        let tree = parse(KeyValue, declared.as_bytes()).expect("parses");
+        let edited = edit(&tree, observed.as_bytes(), &of(pattern)).expect("can be edited");
+        assert_eq!(edited, b"Match User a\n  A 1\n  B 3\n");
+    }
+    check_with(KeyValue, &of("/Match/1/A"), declared, observed, "");
+    for pattern in ["/Port", "/Port/0", "/Port/*"] {
+        let changed = "changed /Port 22 -> 23";
+        check_with(
+            KeyValue,
+            &of(pattern),
+            "Port 22\n",
+            "Port 23\nX 1\n",
+            changed,
+        );
+    }
+    let ignoring = rules().ignore("/Peer/*/K").expect("a pattern");
+    let (one, other) = ("[Peer]\nK=1\nL=1\n", "[Peer]\nK=2\nL=1\n");
+    check_with(Ini, &ignoring, one, other, "equivalent");
+    let (one, other) = (one.repeat(2), other.repeat(2));
+    check_with(Ini, &ignoring, &one, &other, "equivalent");
+    // A key that is called like a number is below its section, and nothing else is.
+    check_with(Ini, &of("/a/0"), "[a]\n0=x\nb=1\n", "[a]\n0=x\nb=2\n", "");
+    // Where no key can stand twice, a number is an item of a list, or a key.
+    check_with(Json, &of("/a/0"), "{\"a\": 1}", "{\"a\": 2}", "");
+}
+
+#[test]
 fn one_new_item_of_a_list_is_one_difference() {
     check(Yaml, "[a, b, c]", "[x, a, b, c]", "added /0 - -> x");
     check(Yaml, "[a, b, c]", "[a, x, b, c]", "added /1 - -> x");

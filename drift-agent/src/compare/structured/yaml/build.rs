@@ -143,6 +143,11 @@ impl<'t> Builder<'t> {
         node.tag = tag.map(tag_name).filter(|tag| !is_own(tag)).map(Into::into);
         let is_flow =
             self.text[span.start()..].starts_with(['{', '[']) && span.end() > span.start();
+        // The parser lets this pass at the top, where no other reader does.
+        let is_inside_flow = is_flow || self.open.iter().any(|open| open.is_flow);
+        if !is_inside_flow && is_indented_by_tabs(&self.text[..span.start()]) {
+            return Err(self.error(span, "a tab in the indentation (indent with spaces)"));
+        }
         self.open.push(Open {
             anchor,
             node,
@@ -308,6 +313,12 @@ fn is_own(tag: &str) -> bool {
         tag,
         "!" | "!!str" | "!!null" | "!!bool" | "!!int" | "!!float" | "!!seq" | "!!map"
     )
+}
+
+/// Whether what follows `before` begins its line, behind a tab.
+fn is_indented_by_tabs(before: &str) -> bool {
+    let line = before.rsplit('\n').next().unwrap_or_default();
+    line.contains('\t') && line.chars().all(|c| matches!(c, ' ' | '\t'))
 }
 
 /// Where the colon behind a key ends.

@@ -1,0 +1,493 @@
+//! The detector's end: what is to be put back is asked for here, and whoever asks waits for the outcome.
+
+mod at_work;
+
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    fmt, io,
+    os::fd::OwnedFd,
+    path::PathBuf,
+    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
+};
+
+use self::at_work::{Inner, Keeper, Unable, exchange, unexpected, wait};
+use super::{
+    channel, held,
+    keeper::{READY, UNREADY, mark},
+    process::Settings,
+    seal,
+    serve::digest,
+    wire::{Answer, Heal, Kind, Recovered, Request},
+};
+use crate::{
+    declare::{AfterHeal, Declared, Mode, Snapshot},
+    heal::{Action, HealError, Healed},
+    observe::Places,
+    probe::Watch,
+    reload::{Came, ReloadError},
+    report::complain,
+    settings,
+    store::{Holding, Moved, Store},
+    switch::{SwitchError, Switched},
+};
+
+/// For a restorer to begin: the keeper pauses between two.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// For the keeper to do what it does at once.
+const SOON: Duration = Duration::from_secs(5);
+/// Kinds of reasons that are told apart.
+const MOST_REASONS: usize = 256;
+
+/// Who puts back.
+pub struct Restorer {
+    inner: Mutex<Inner>,
+    ready: Mutex<Ready>,
+    /// What was answered last to who asks how the node is: he does not wait.
+    last: Mutex<Asked>,
+    turns: Mutex<Turns>,
+    more: Condvar,
+}
+
+/// The ready file.
+struct Ready {
+    path: Option<PathBuf>,
+    /// Where it is asked for; nobody: this process does what it can.
+    keeper: Option<OwnedFd>,
+    /// It was removed, and is made no more.
+    is_over: bool,
+}
+
+/// Declarations that were begun, and how far they are.
+#[derive(Debug, Default)]
+struct Turns {
+    begun: u64,
+    done: u64,
+}
+
+/// The place of a declaration among others.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Turn(u64);
+
+/// As whoever asks how the node is wants to know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// Nothing was to be put back so far.
+    NotNeeded,
+    /// The number of its process.
+    AtWork(u32),
+    /// It has ended, or cannot be started: why.
+    Gone(String),
+}
+
+impl fmt::Debug for Restorer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Restorer").finish_non_exhaustive()
+    }
+}
+
+impl Restorer {
+    /// Starts the keeper, while this process may still give it what it needs. Nothing else is started before something is to be put back.
+    #[must_use]
+    pub fn prepare(settings: &settings::Settings) -> Self {
+        let settings = Settings {
+            policies: settings.policies.clone(),
+            state: settings.state.clone(),
+            host_root: settings.host_root.clone(),
+            mode: settings.mode,
+            ready_file: settings.ready_file.clone(),
+            commands: settings.allowed_commands.clone(),
+        };
+        let (keeper, ready) = match Keeper::start(&settings) {
+            Ok((keeper, ready)) => (Ok(keeper), Some(ready)),
+            Err(error) => {
+                let why =
+                    format!("the process that starts the restorer cannot be started ({error})");
+                complain(format_args!("degraded: nothing can be put back: {why}."));
+                (Err(why), None)
+            }
+        };
+        Self {
+            inner: Mutex::new(Inner {
+                keeper,
+                at_work: None,
+                count: 0,
+                is_asked_for: false,
+                why: None,
+                wanted: None,
+            }),
+            ready: Mutex::new(Ready {
+                path: settings.ready_file,
+                keeper: ready,
+                is_over: false,
+            }),
+            last: Mutex::new(Asked::NotNeeded),
+            turns: Mutex::default(),
+            more: Condvar::new(),
+        }
+    }
+
+    /// What has become of a change of versions that was interrupted.
+    ///
+    /// # Errors
+    /// There is no restorer; a sentence.
+    pub fn recovered(&self) -> Result<Recovered, String> {
+        match self.ask(&Request::Recovered) {
+            Ok(Answer::Recovered(recovered)) => Ok(recovered),
+            Ok(other) => Err(unexpected(&other)),
+            Err(unable) => Err(unable.message),
+        }
+    }
+
+    /// A declaration begins, for [`Self::declare`]: nothing is put back before it has come to its end.
+    pub fn turn(&self) -> Turn {
+        let mut turns = self.turns();
+        turns.begun += 1;
+        Turn(turns.begun)
+    }
+
+    /// What is declared from now on. A restorer is started where something may have to be put back. Blocking, where there is one.
+    pub fn declare(&self, turn: Turn, snapshot: &Snapshot) {
+        let heals = snapshot
+            .files
+            .iter()
+            .any(|declared| declared.on_drift == Mode::Heal);
+        let wanted = (held(snapshot), seal(snapshot));
+        let mut inner = self.inner();
+        // One that was begun later may have been faster.
+        if self.turns().done < turn.0 {
+            inner.wanted = Some(wanted);
+            if (heals || inner.at_work.is_some())
+                && let Err(unable) = inner.ready()
+            {
+                // Whoever asks for something to be put back is told again.
+                log::warn!("nothing can be put back: {}", unable.message);
+            }
+            let mut turns = self.turns();
+            turns.done = turns.done.max(turn.0);
+        }
+        drop(inner);
+        self.more.notify_all();
+    }
+
+    /// Waits for declarations that have begun.
+    fn declared(&self) {
+        let turns = self.turns();
+        let begun = turns.begun;
+        let waiting = self
+            .more
+            .wait_timeout_while(turns, PATIENCE, |turns| turns.done < begun);
+        // Without it the answer is that of something else declared: said by who asks.
+        drop(waiting);
+    }
+
+    fn turns(&self) -> MutexGuard<'_, Turns> {
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What an interrupted heal has left beside declared paths goes.
+    pub fn sweep(&self) {
+        if let Err(unable) = self.ask(&Request::Sweep) {
+            let why = unable.message;
+            log::warn!("what an interrupted heal may have left is not looked for: {why}");
+        }
+    }
+
+    /// Puts back what is declared at one path, as far as it still is not as declared. Blocking. What the restorer does is not to ring in `watch`. `forced`: although the policy only watches.
+    ///
+    /// # Errors
+    /// As `heal::execute`; or there is no restorer.
+    pub fn heal(
+        &self,
+        watch: Option<&Watch>,
+        places: Option<&Places>,
+        declared: &Declared,
+        action: &Action,
+        forced: bool,
+    ) -> Result<Healed, HealError> {
+        let request = Request::Heal(Heal {
+            policy: declared.policy.name.clone(),
+            version: declared.policy.version.clone(),
+            path: declared.path.clone(),
+            action: action.name().to_owned(),
+            digest: digest(declared),
+            forced,
+            place: places.and_then(|places| places.of_path(declared.real())),
+        });
+        let failed = |reason, message| HealError::Restorer { reason, message };
+        match self.ask_declared(watch, &request) {
+            Ok(Answer::Healed { notes }) => Ok(Healed { notes }),
+            Ok(Answer::Failed {
+                reason, message, ..
+            }) => Err(failed(known(&reason), message)),
+            Ok(other) => Err(failed(NONE, unexpected(&other))),
+            Err(unable) => Err(failed(unable.reason, unable.message)),
+        }
+    }
+
+    /// Lets programs take in what was put back: one after the other. Blocking, for as long as they may take.
+    pub fn after_heal(&self, actions: &[AfterHeal]) -> Vec<Came> {
+        let one = |action: &AfterHeal| {
+            let request = Request::AfterHeal {
+                action: action.to_string(),
+            };
+            let start = Instant::now();
+            let failed = |reason, message, took| Came {
+                action: action.clone(),
+                result: Err(ReloadError::Restorer { reason, message }),
+                output: Vec::new(),
+                took,
+            };
+            match self.ask_once(&request) {
+                Ok(Answer::AfterHealed(came)) => match came.result {
+                    Ok(done) => Came {
+                        action: action.clone(),
+                        result: Ok(done),
+                        output: came.output,
+                        took: came.took,
+                    },
+                    Err((reason, message)) => Came {
+                        output: came.output,
+                        ..failed(known(&reason), message, came.took)
+                    },
+                },
+                Ok(Answer::Failed {
+                    reason, message, ..
+                }) => failed(known(&reason), message, start.elapsed()),
+                Ok(other) => failed(NONE, unexpected(&other), start.elapsed()),
+                Err(unable) => failed(unable.reason, unable.message, start.elapsed()),
+            }
+        };
+        actions.iter().map(one).collect()
+    }
+
+    /// Makes what `new` declares of the policies that move, whole or not at all. Blocking.
+    ///
+    /// # Errors
+    /// Nothing has changed.
+    pub fn switch(
+        &self,
+        watch: Option<&Watch>,
+        store: &Store,
+        (old, new): (&Snapshot, &Snapshot),
+        moves: &[Moved],
+        holding: Holding,
+    ) -> Result<Switched, SwitchError> {
+        store.admit(new).map_err(SwitchError::Rejected)?;
+        let asked = seal(new);
+        let request = Request::Switch {
+            seal: asked.clone(),
+            moves: moves.to_vec(),
+            holding,
+        };
+        let failed = |reason, message, is_tried| SwitchError::Restorer {
+            reason,
+            message,
+            is_tried,
+        };
+        let answer = self.ask_declared(watch, &request);
+        // What is held is written by who commits the change.
+        if let Err(error) = store.read_holding_again() {
+            log::warn!("which versions are held cannot be read: {error}");
+        }
+        match answer {
+            Ok(Answer::Switched(switched)) => {
+                let mut inner = self.inner();
+                inner.wanted = Some((held(new), asked.clone()));
+                if let Some(at_work) = &mut inner.at_work {
+                    at_work.declared = Some(asked);
+                }
+                Ok(Switched {
+                    moves: moves.to_vec(),
+                    written: switched.written,
+                    notes: switched.notes,
+                    is_unfinished: switched.is_unfinished,
+                    amiss: switched.amiss.into_iter().map(|amiss| amiss.0).collect(),
+                    first: switched.first.map(|first| first.0),
+                    after: after([new, old], &switched.after),
+                })
+            }
+            Ok(Answer::Failed {
+                reason,
+                message,
+                kind,
+            }) => Err(failed(known(&reason), message, kind == Kind::Tried)),
+            Ok(other) => Err(failed(NONE, unexpected(&other), false)),
+            Err(unable) => Err(failed(unable.reason, unable.message, false)),
+        }
+    }
+
+    /// All was looked at once, or the end has come: the ready file is there, or not.
+    ///
+    /// # Errors
+    /// It cannot be made, or removed.
+    pub fn ready_file(&self, is_ready: bool) -> io::Result<()> {
+        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
+        if ready.is_over {
+            return Ok(());
+        }
+        ready.is_over = !is_ready;
+        let Some(socket) = &ready.keeper else {
+            let path = ready.path.as_deref();
+            return path.map_or(Ok(()), |path| mark(path, is_ready.then(std::process::id)));
+        };
+        let said = if is_ready { READY } else { UNREADY };
+        channel::send(socket, &[said], None)?;
+        wait(socket, Instant::now() + SOON)?;
+        let error = channel::receive(socket)?
+            .and_then(|(message, _)| message.try_into().ok().map(i32::from_le_bytes));
+        match error {
+            Some(0) => Ok(()),
+            Some(error) => Err(io::Error::from_raw_os_error(error)),
+            None => Err(io::ErrorKind::BrokenPipe.into()),
+        }
+    }
+
+    /// Whether there is one. Does not wait for what is under way: then it is as it was last.
+    #[must_use]
+    pub fn asked(&self) -> Asked {
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Ok(mut inner) = self.inner.try_lock() {
+            // What the keeper has said meanwhile.
+            while inner.hear(Instant::now()).is_ok() {}
+            *last = match (&inner.keeper, &inner.at_work, &inner.why) {
+                (Err(why), ..) | (Ok(_), None, Some(why)) => Asked::Gone(why.clone()),
+                (Ok(_), Some(at_work), _) => Asked::AtWork(at_work.pid),
+                (Ok(_), None, None) => Asked::NotNeeded,
+            };
+        }
+        last.clone()
+    }
+
+    /// The end: what is under way there comes to its end, and nothing is left of it.
+    pub fn end(&self) {
+        // Somebody still waits for one to begin: it ends with this process.
+        let Ok(mut inner) = self.inner.try_lock() else {
+            return;
+        };
+        inner.at_work = None;
+        let keeper = std::mem::replace(&mut inner.keeper, Err("the agent is ending".to_owned()));
+        let Ok(Keeper { mut child, socket }) = keeper else {
+            return;
+        };
+        drop(socket);
+        if let Err(error) = child.wait() {
+            log::warn!("the restorer's keeper cannot be waited for: {error}");
+        }
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        // Whatever a panic has left, the next use finds out.
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// As [`Self::ask`], of one that has what is declared.
+    fn ask_declared(&self, watch: Option<&Watch>, request: &Request) -> Result<Answer, Unable> {
+        self.declared();
+        let mut is_last = false;
+        loop {
+            let process = self.inner().ready()?;
+            if let Some(watch) = watch
+                && let Err(error) = watch.restorer(process)
+            {
+                log::warn!(
+                    "what the restorer does will be looked at as if somebody else did it: {error}"
+                );
+            }
+            let answer = self.ask(request)?;
+            let is_stale = matches!(
+                &answer,
+                Answer::Failed {
+                    kind: Kind::Stale,
+                    ..
+                }
+            );
+            if is_last || !is_stale {
+                return Ok(answer);
+            }
+            is_last = true;
+            if let Some(at_work) = &mut self.inner().at_work {
+                at_work.declared = None;
+            }
+        }
+    }
+
+    /// What happens once: a restorer that ends meanwhile may have done it.
+    fn ask_once(&self, request: &Request) -> Result<Answer, Unable> {
+        self.declared();
+        self.asks(request, 1)
+    }
+
+    /// One question, one answer. Asked again of the next restorer, where one ends meanwhile: each can be done twice without harm.
+    fn ask(&self, request: &Request) -> Result<Answer, Unable> {
+        self.asks(request, TRIES)
+    }
+
+    fn asks(&self, request: &Request, tries: u32) -> Result<Answer, Unable> {
+        let mut why = String::new();
+        for _ in 0..tries {
+            let (mut connection, count) = {
+                let mut inner = self.inner();
+                // What a restorer is asked that has taken the place of another.
+                inner.ready()?;
+                inner.connection()?
+            };
+            let answer = exchange(&mut connection, request);
+            let mut inner = self.inner();
+            if inner.count == count {
+                match (&answer, &mut inner.at_work) {
+                    (Ok(_), Some(at_work)) => at_work.free.push(connection),
+                    (Ok(_), None) => {}
+                    (Err(error), _) => inner.lost(error),
+                }
+            }
+            match answer {
+                Ok(answer) => return Ok(answer),
+                Err(error) => why = format!("the restorer has ended before it answered ({error})"),
+            }
+        }
+        Err(Unable::gone(why))
+    }
+}
+
+/// What the restorer has named, in its order, of what is declared here.
+fn after(snapshots: [&Snapshot; 2], shown: &[String]) -> Vec<AfterHeal> {
+    let files = snapshots.into_iter().flat_map(|snapshot| &snapshot.files);
+    let actions = files.flat_map(|declared| &declared.after_heal);
+    let mut known: BTreeMap<String, &AfterHeal> = BTreeMap::new();
+    for action in actions {
+        known.entry(action.to_string()).or_insert(action);
+    }
+    let named = shown.iter().filter_map(|shown| known.get(shown.as_str()));
+    named.map(|action| (*action).clone()).collect()
+}
+
+/// Restorers that are asked the same, one after the other.
+const TRIES: u32 = 3;
+
+/// Of what comes back without a restorer.
+const NONE: &str = "no-restorer";
+
+/// A reason as records have it: one of a set that is closed, for both ends are the same program.
+fn known(reason: &str) -> &'static str {
+    static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let is_one = !reason.is_empty()
+        && reason.len() < 64
+        && reason
+            .bytes()
+            .all(|byte| byte.is_ascii_lowercase() || byte == b'-' || byte.is_ascii_digit());
+    if !is_one {
+        return NONE;
+    }
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(known) = known.get(reason) {
+        return known;
+    }
+    if known.len() >= MOST_REASONS {
+        return NONE;
+    }
+    // As many as there are reasons, once each.
+    let reason: &'static str = Box::leak(reason.to_owned().into_boxed_str());
+    known.insert(reason);
+    reason
+}
