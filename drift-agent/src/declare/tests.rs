@@ -188,7 +188,10 @@ fn problems_are_counted_by_file() {
     let at = place.path("policies/c.yaml");
     assert_eq!(
         why.plain().to_string(),
-        format!("{}\n1 problem in 1 of 3 files.", why.one_line())
+        format!(
+            "{}\n  = allowed here: activeVersion, mode, onRemove, guard, evidence\n1 problem in 1 of 3 files.",
+            why.one_line()
+        )
     );
     assert_eq!(
         why.one_line().to_string(),

@@ -206,7 +206,7 @@ impl Keeper<'_> {
         let pause = self.next_pause();
         self.not_before = Instant::now() + pause;
         let pid = at_work.child.id();
-        complain(pid, status, pause);
+        has_ended(pid, status, pause);
         let mut message = vec![ENDED];
         message.extend(pid.to_le_bytes());
         self.say(&self.detector, &message, None);
@@ -259,7 +259,7 @@ pub(super) fn mark(path: &Path, ready: Option<u32>) -> io::Result<()> {
 }
 
 /// A restorer that ends before the detector does is always worth a sentence.
-fn complain(pid: u32, status: ExitStatus, pause: Duration) {
+fn has_ended(pid: u32, status: ExitStatus, pause: Duration) {
     complain(format_args!(
         "degraded: the restorer (process {pid}) has ended ({status}): another one is started when something is to be put back, in {} ms at the earliest, and first brings to its end what was under way.",
         pause.as_millis()

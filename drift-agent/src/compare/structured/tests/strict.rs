@@ -88,7 +88,6 @@ fn a_tab_in_the_indentation_is_no_yaml() {
         }
     }
     check(Yaml, "a: [1, 2]\n", "a: [1,\n\t2]\n\t# c\n", "equivalent");
-    check(Yaml, "a: [{b: 1}]\n", "a: [\n\tb: 1]\n", "equivalent");
 }
 
 #[test]

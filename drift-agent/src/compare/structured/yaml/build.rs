@@ -144,8 +144,7 @@ impl<'t> Builder<'t> {
         let is_flow =
             self.text[span.start()..].starts_with(['{', '[']) && span.end() > span.start();
         // The parser lets this pass at the top, where no other reader does.
-        let is_inside_flow = is_flow || self.open.iter().any(|open| open.is_flow);
-        if !is_inside_flow && is_indented_by_tabs(&self.text[..span.start()]) {
+        if !is_flow && is_indented_by_tabs(&self.text[..span.start()]) {
             return Err(self.error(span, "a tab in the indentation (indent with spaces)"));
         }
         self.open.push(Open {
