@@ -215,7 +215,7 @@ fn the_process_that_looks_cannot_write_what_is_declared() -> Result<()> {
                 tried.filter(|(what, _)| changes_user || !not_by_landlock.contains(what))
             {
                 let error = result.err().with_context(|| format!("it can {what}"))?;
-                let refused = [Errno::PERM, Errno::ACCESS, Errno::XDEV].map(|it| it.raw_os_error());
+                let refused = [Errno::PERM, Errno::ACCESS, Errno::XDEV].map(Errno::raw_os_error);
                 ensure!(
                     error.raw_os_error().is_some_and(|it| refused.contains(&it)),
                     "{what}: {error}"

@@ -205,7 +205,7 @@ impl Restorer {
         action: &Action,
         forced: bool,
     ) -> Result<Healed, HealError> {
-        let request = Request::Heal(Heal {
+        let request = Request::Heal(Box::new(Heal {
             policy: declared.policy.name.clone(),
             version: declared.policy.version.clone(),
             path: declared.path.clone(),
@@ -213,7 +213,7 @@ impl Restorer {
             digest: digest(declared),
             forced,
             place: places.and_then(|places| places.of_path(declared.real())),
-        });
+        }));
         let failed = |reason, message| HealError::Restorer { reason, message };
         match self.ask_declared(watch, &request) {
             Ok(Answer::Healed { notes }) => Ok(Healed { notes }),

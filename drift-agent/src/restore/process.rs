@@ -111,7 +111,7 @@ fn begin(mut arguments: impl Iterator<Item = OsString>) -> Result<()> {
             let stdout = io::stdout().as_fd().try_clone_to_owned()?;
             keeper::keep(stdin, stdout, &settings)
         }
-        Role::Restorer => serve::serve(stdin, settings),
+        Role::Restorer => serve::serve(&stdin, settings),
     }
 }
 

@@ -96,7 +96,7 @@ impl From<Refusal> for Answer {
 }
 
 /// Until the detector has gone.
-pub(super) fn serve(connections: OwnedFd, settings: Settings) -> Result<()> {
+pub(super) fn serve(connections: &OwnedFd, settings: Settings) -> Result<()> {
     for lack in confine::restorer().lacks {
         // The keeper has said what is missing; here it is about this process alone.
         log::info!("{lack}");
@@ -119,7 +119,7 @@ pub(super) fn serve(connections: OwnedFd, settings: Settings) -> Result<()> {
     server.recovered = server.recover();
     let server = Arc::new(server);
     let mut threads: Vec<JoinHandle<()>> = Vec::new();
-    while let Some((_, connection)) = channel::receive(&connections)? {
+    while let Some((_, connection)) = channel::receive(connections)? {
         threads.retain(|thread| !thread.is_finished());
         let Some(connection) = connection.filter(|_| threads.len() < MOST_CONNECTIONS) else {
             continue;

@@ -32,7 +32,7 @@ pub enum Request {
     /// What is declared from now on: what the policy folder says, with these versions held. The digest is that of what the detector has read.
     Declare { holds: Vec<Held>, seal: String },
     /// One path is not as declared.
-    Heal(Heal),
+    Heal(Box<Heal>),
     /// From what is declared now to what the folder says with what `holding` holds.
     Switch {
         seal: String,
@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     fn heal() -> Request {
-        Request::Heal(Heal {
+        Request::Heal(Box::new(Heal {
             policy: "p".to_owned(),
             version: "1.0.0".to_owned(),
             path: "/etc/f".into(),
@@ -218,7 +218,7 @@ mod tests {
             digest: None,
             forced: false,
             place: None,
-        })
+        }))
     }
 
     fn framed(request: &Request) -> Vec<u8> {

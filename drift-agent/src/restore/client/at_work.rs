@@ -144,6 +144,14 @@ impl Inner {
             })
     }
 
+    /// The keeper says that this restorer has ended; by then another one may be at work.
+    fn ended(&mut self, pid: u32) {
+        let at_work = self.at_work.as_ref();
+        if at_work.is_some_and(|at_work| at_work.pid == pid) {
+            self.lost(&io::ErrorKind::UnexpectedEof.into());
+        }
+    }
+
     pub(super) fn lost(&mut self, error: &io::Error) {
         self.at_work = None;
         self.is_asked_for = false;
@@ -213,15 +221,7 @@ impl Inner {
                     declared: None,
                 });
             }
-            (Some((&ENDED, pid)), _) => {
-                if self
-                    .at_work
-                    .as_ref()
-                    .is_some_and(|it| it.pid == number(pid))
-                {
-                    self.lost(&io::ErrorKind::UnexpectedEof.into());
-                }
-            }
+            (Some((&ENDED, pid)), _) => self.ended(number(pid)),
             (Some((&FAILED, why)), _) => {
                 self.is_asked_for = false;
                 let why = escape::printable(&String::from_utf8_lossy(why)).into_owned();
