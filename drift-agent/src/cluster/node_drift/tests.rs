@@ -45,6 +45,7 @@ fn agent(policies: Vec<PolicyStatus>) -> Status {
         policies,
         drifts: Vec::new(),
         store: None,
+        privilege: None,
     }
 }
 
