@@ -147,7 +147,7 @@ fn the_process_that_writes_refuses_what_no_declaration_says() -> Result<()> {
         place: None,
     };
     let a = || heal(scene.at("a.conf"));
-    let (kind, ..) = hostile.refused(&Request::Heal(a()))?;
+    let (kind, ..) = hostile.refused(&Request::Heal(Box::new(a())))?;
     ensure!(kind == Kind::Refused, "nothing is declared yet");
     let declare = |seal: String| Request::Declare {
         holds: Vec::new(),
@@ -214,7 +214,7 @@ fn the_process_that_writes_refuses_what_no_declaration_says() -> Result<()> {
         ),
     ];
     for (expected, request) in refusals {
-        let request = Request::Heal(request);
+        let request = Request::Heal(Box::new(request));
         let (kind, _, message) = hostile.refused(&request)?;
         ensure!(kind == expected, "{request:?}: {kind:?} {message}");
     }
@@ -247,13 +247,13 @@ fn the_process_that_writes_refuses_what_no_declaration_says() -> Result<()> {
     ensure!(fs::read(scene.at("a.conf"))? == b"evil\n");
     ensure!(fs::read(scene.at("undeclared"))? == b"mine\n");
 
-    let done = hostile.ask(&Request::Heal(a()))?;
+    let done = hostile.ask(&Request::Heal(Box::new(a())))?;
     ensure!(done == Answer::Healed { notes: Vec::new() }, "{done:?}");
     ensure!(fs::read(scene.at("a.conf"))? == b"declared\n");
     // Once more, of what is as it should be: nothing is written.
     use std::os::unix::fs::MetadataExt;
     let before = fs::metadata(scene.at("b.conf"))?.ino();
-    hostile.ask(&Request::Heal(heal(scene.at("b.conf"))))?;
+    hostile.ask(&Request::Heal(Box::new(heal(scene.at("b.conf")))))?;
     ensure!(fs::metadata(scene.at("b.conf"))?.ino() == before);
     // Watching only is what the policy says now, and the detector cannot keep it from hearing that.
     scene.declare("1.0.0", "  mode: observe\n", &files)?;
