@@ -128,7 +128,7 @@ fn remove_others(top: &Path, folder: &Path, kept: &BTreeSet<PathBuf>) -> io::Res
             if fs::read_dir(&path)?.next().is_none() {
                 fs::remove_dir(&path)?;
             }
-        } else if !kept.contains(&path) && !(folder == top && is_others(&path)) {
+        } else if !(kept.contains(&path) || folder == top && is_others(&path)) {
             fs::remove_file(path)?;
         }
     }
