@@ -189,7 +189,7 @@ fn problems_are_counted_by_file() {
     assert_eq!(
         why.plain().to_string(),
         format!(
-            "{}\n  = allowed here: activeVersion, mode, onRemove, guard, evidence\n1 problem in 1 of 3 files.",
+            "{}\n  = allowed here: activeVersion, mode, onRemove, guard, evidence, nodeSelector, rollout\n1 problem in 1 of 3 files.",
             why.one_line()
         )
     );
