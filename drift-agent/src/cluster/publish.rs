@@ -35,6 +35,8 @@ use crate::{
 pub(super) const MANAGER: &str = "drift-agent";
 /// What has changed without a record is found so soon.
 const LOOK: Duration = Duration::from_secs(30);
+/// For the cluster's policies to be listed for the first time.
+const LISTED: Duration = Duration::from_secs(10);
 /// Written again after so long even where nothing has changed, so that others see that the agent is there, and what somebody else has made of it goes.
 const RENEW: Duration = Duration::from_secs(300);
 /// For an answer of the API server. One whose etcd hangs holds a request for a minute.
@@ -50,6 +52,11 @@ pub(super) async fn run(
     mut heard: Heard,
 ) {
     let client = client(&source).await;
+    // Until the cluster was listed nobody knows which policy is whose. What is heard meanwhile waits in its queue.
+    let known = async { view.wait_for(|view| view.complete).await.map(drop) };
+    if timeout(LISTED, known).await.is_err() {
+        info!("the cluster's policies are not known yet: what happens to them is told at the node");
+    }
     let mut object = Object::new(client.clone(), source.node.clone());
     let mut post = Post::new(client, source.node);
     let mut memory = Memory::default();
