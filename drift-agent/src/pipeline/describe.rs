@@ -257,9 +257,12 @@ impl Pipeline {
         // A change that did not ring, because the mark was set already, came from somebody else.
         let later = slot.is_some_and(|slot| is_anothers(slot, heard));
         // Whatever rang comes after what it rang for: a file that was changed after that was changed by somebody else.
-        // (A writer that is still there rang when it opened the file.)
-        let changed_after =
-            |stat: &Stat| changed_boot_ns(stat) > heard.event.time_ns.saturating_add(CLOCKS);
+        // (A writer that is still there rang when it opened the file.) What the same process has done after it rang has left its time in the slot.
+        let own = slot.filter(|slot| slot.tgid == heard.event.tgid);
+        let newest = own
+            .map_or(0, |slot| slot.changed_ns)
+            .max(heard.event.time_ns);
+        let changed_after = |stat: &Stat| changed_boot_ns(stat) > newest.saturating_add(CLOCKS);
         let later =
             later || heard.kind != Kind::Write && seen.stat.as_ref().is_some_and(changed_after);
         // A sweep finds whatever has changed: that it was this call is said where the times agree.
