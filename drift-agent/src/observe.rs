@@ -17,7 +17,7 @@ pub use decode::{Decoded, decode};
 pub use holder::{OldFile, Search};
 pub use objects::{Directory, Name, Object, Objects};
 pub use read::{
-    Found, Held, Host, Known, Look, Observed, Places, Stat, Times, Unexpected, observe,
+    Found, Held, Host, Known, Look, Observed, Places, Reader, Stat, Times, Unexpected, observe,
     observe_at_rest,
     take::{Taken, Whole, take},
 };

@@ -99,6 +99,8 @@ pub struct Reader<'h> {
     next: usize,
     /// The last file system that was asked about, and whether its times count.
     keeps_times: Option<((u32, u32), bool)>,
+    /// Files that are open for writing are synced before they are read.
+    syncs: bool,
 }
 
 /// What was found at one of many paths.
@@ -118,6 +120,16 @@ impl<'h> Reader<'h> {
             seen: None,
             next: 0,
             keeps_times: None,
+            syncs: true,
+        }
+    }
+
+    /// Syncs no file: who has it open for writing is about to close it, and where that is not so it is read again.
+    #[must_use]
+    pub fn without_syncs(self) -> Self {
+        Self {
+            syncs: false,
+            ..self
         }
     }
 
@@ -333,7 +345,7 @@ impl<'h> Reader<'h> {
         rekey(&observed.known);
         // Whoever has it open for writing may have its pages dirty already, and who stores into those again through a mapping rings nobody. Once they are on the
         // disk the next store does. Where that fails (a read-only file system, a full disk) nothing is lost but that.
-        let before = if observed.writers > 0 && fdatasync(&file).is_ok() {
+        let before = if observed.writers > 0 && self.syncs && fdatasync(&file).is_ok() {
             let now = stat_of(file.as_fd())?;
             if !now.is_same_file(&before) {
                 return Ok(Found::Unstable);

@@ -105,10 +105,11 @@ impl Pipeline {
         }
         let drifts = looked.drifts.clone();
         let open = state.settle.found_open(looked.observed.writers, now);
-        if let Some(at) = open.filter(|_| !drifts.is_empty()) {
+        let hasty = (looked.hasty && looked.observed.writers > 0).then_some(now);
+        if let Some(at) = open.filter(|_| !drifts.is_empty()).or(hasty) {
             // His close, or his end, brings the look sooner.
             self.writing.insert(index);
-            let at = if is_closing(&why) {
+            let at = if is_closing(&why) || looked.hasty {
                 now + CLOSING_PAUSE
             } else {
                 at
@@ -297,7 +298,7 @@ impl Pipeline {
 }
 
 /// A close rings while it begins: for a moment the file is still counted as open.
-fn is_closing(why: &Why) -> bool {
+pub(super) fn is_closing(why: &Why) -> bool {
     why.heard.as_ref().is_some_and(|heard| {
         heard.kind == Kind::Close
             && heard.event.writers == 0

@@ -11,11 +11,13 @@ use crate::{
     compare::{self, Drift},
     declare::Declared,
     heal::{self, Action, HealError, Healed},
-    observe::{Host, Observed, OldFile, Register, Stat, observe},
+    observe::{Host, Observed, OldFile, Reader, Register, Stat, observe},
     report::{Evidence, Holders},
 };
 
-use super::{Pipeline, change, describe, path::Queued, reloads, selftest, timers::Timer};
+use super::{
+    Pipeline, change, describe, judge::is_closing, path::Queued, reloads, selftest, timers::Timer,
+};
 
 /// What a job is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,11 +93,19 @@ pub struct Looked {
     pub detail: Option<String>,
     /// Changed while it was looked at: the doorbell is on its way.
     pub overtaken: bool,
+    /// Looked at while a close was under way: where it was still open for writing, that has no say.
+    pub hasty: bool,
     pub slot: Option<Slot>,
 }
 
-/// Looks at one path: mark back, re-key, read, and a glance at the mark again.
-fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared) -> Looked {
+/// Looks at one path: mark back, re-key, read, and a glance at the mark again. `hasty`: its last writer was about to close it a moment ago.
+fn look(
+    host: &Host,
+    register: Option<&Register>,
+    slot: u32,
+    declared: &Declared,
+    hasty: bool,
+) -> Looked {
     let Some(register) = register else {
         let observed = observe(host, declared, None, &mut |_| {});
         return Looked::of(declared, observed);
@@ -106,11 +116,16 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
         log::warn!("a dirty mark cannot be set back: {error}");
     }
     let mut again = false;
-    let mut observed = observe(host, declared, Some(watch), &mut |known| {
+    let mut reader = Reader::new(host);
+    if hasty {
+        // A sync waits for the disk, and the close does not.
+        reader = reader.without_syncs();
+    }
+    let mut observed = reader.observe(declared, Some(watch), &mut |known| {
         again |= register.seen(host, slot, declared, known);
     });
     if again {
-        observed = observe(host, declared, Some(watch), &mut |known| {
+        observed = reader.observe(declared, Some(watch), &mut |known| {
             register.seen(host, slot, declared, known);
         });
     }
@@ -121,6 +136,7 @@ fn look(host: &Host, register: Option<&Register>, slot: u32, declared: &Declared
     let slot = watch.slot(slot).ok();
     Looked {
         overtaken,
+        hasty,
         slot,
         ..Looked::of(declared, observed)
     }
@@ -137,6 +153,7 @@ impl Looked {
             drifts: compared.drifts,
             observed,
             overtaken: false,
+            hasty: false,
             slot: None,
         }
     }
@@ -204,11 +221,12 @@ impl Pipeline {
             }
             state.busy = state.why.take();
         }
+        let hasty = state.busy.as_ref().is_some_and(is_closing);
         self.run(haste, move || match job {
             Job::Look(_) => Done::Look {
                 generation,
                 index,
-                looked: look(&host, register.as_deref(), slot, &declared),
+                looked: look(&host, register.as_deref(), slot, &declared, hasty),
             },
             Job::Heal(_, action) => {
                 let replaces = matches!(action, Action::Replace | Action::Edit | Action::Remove);
@@ -217,7 +235,7 @@ impl Pipeline {
                     .flatten();
                 let evidence = heal::keep_evidence(&host, &store, &declared, &action);
                 let result = heal::execute(&host, &declared, &action, stat.as_ref());
-                let looked = look(&host, register.as_deref(), slot, &declared);
+                let looked = look(&host, register.as_deref(), slot, &declared, false);
                 let verified = Instant::now();
                 // The file is back: nobody waits for this.
                 let old =
