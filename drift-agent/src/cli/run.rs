@@ -206,8 +206,8 @@ fn start(settings: Settings, host: Host) -> Result<()> {
     if recovered {
         pipeline::remove_leftovers(&host, &snapshot.files);
     }
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .worker_threads(1)
+    // One thread waits and decides: a second one that waited for it would have to be woken first, and wake it then, at every doorbell.
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(32)
         .thread_name("drift")
         .enable_all()
