@@ -5,6 +5,7 @@ use std::fs;
 use anyhow::{Result, ensure};
 use drift_tests::{
     agent::{Agent, has_probes, is_built, program, tool},
+    command::says,
     scene::{Declared, HEAL, Scene, file},
 };
 use serde_json::Value;
@@ -165,6 +166,11 @@ fn a_policy_that_finds_nearly_everything_otherwise_heals_nothing_and_says_so_onc
         let message = held(&records, "mass-drift")[0]["message"].to_string();
         ensure!(message.contains("30 of 40"), "{message}");
         ensure!(message.contains("massDrift: heal"), "{message}");
+        let path = scene.at(files[1].path).display().to_string();
+        let policies = scene.policies().display().to_string();
+        let out = says(&scene, &["explain", "--policies", &policies, &path], 4)?;
+        ensure!(out.contains("healing is held: 30 of 40 files"), "{out}");
+        ensure!(out.contains("(mass-drift)"), "{out}");
         agent.stop()?;
     }
     let agent = Agent::start(&scene, &["--sensor", "scan"])?;

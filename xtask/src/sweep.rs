@@ -4,6 +4,7 @@ mod crash;
 mod evasion;
 mod fault;
 mod flood;
+mod fuzz;
 mod oracle;
 mod power;
 mod race;
@@ -26,6 +27,7 @@ Examples:
   TMPDIR=/dev/shm cargo xtask sweep fault        let each call fail, once and for good
   sudo -E cargo xtask sweep evasion              every technique 20 times, docs/evasion.md anew
   sudo -E cargo xtask sweep flood                a million changes; some minutes
+  cargo xtask sweep fuzz                         any bytes for each parser, five minutes each
   sudo -E cargo xtask sweep power --cuts 1000    cut the power of the disk at any moment
   sudo -E cargo xtask sweep race                 a million heals among eight attackers
   sudo -E cargo xtask sweep rival                a rival for ten minutes
@@ -46,6 +48,7 @@ enum What {
     Crash(crash::Args),
     Fault(fault::Args),
     Flood(flood::Args),
+    Fuzz(fuzz::Args),
     Evasion(evasion::Args),
     Power(power::Args),
     Race(race::Args),
@@ -58,6 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         What::Crash(args) => crash::run(args),
         What::Fault(args) => fault::run(args),
         What::Flood(args) => flood::run(args),
+        What::Fuzz(args) => fuzz::run(args),
         What::Evasion(args) => evasion::run(args),
         What::Power(args) => power::run(args),
         What::Race(args) => race::run(args),

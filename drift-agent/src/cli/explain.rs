@@ -14,11 +14,17 @@ use std::{
 
 use anyhow::{Context, Result};
 use clap::Args;
+use drift_common::escape;
 use serde_json::{Value, json};
 
 use self::kept::Kept;
 use super::{format::Format, root::HostRoot, state::StateFolder};
-use crate::declare::{self, Declared, Mode, Names};
+use crate::{
+    declare::{self, Declared, Mode, Names},
+    report::shown,
+    serve::{Body, HandOutcome, Healing, Request, ask},
+    store::PathForm,
+};
 
 /// Say what is declared of a path and where, what is there, what differs, and what healing would do.
 ///
@@ -56,24 +62,44 @@ struct Explanation {
 }
 
 impl Explanation {
-    /// Adds what people hold healing back with, where this path would be healed.
+    /// Adds what holds healing back, where this path would be healed: people, or a brake of the agent that runs.
     fn held(&mut self, state: &Path, declared: &Declared) {
         if declared.on_drift != Mode::Heal {
             return;
         }
         // That the state folder cannot be read is said among what it is asked for.
-        let Ok(stops) = super::pause::known(state) else {
-            return;
-        };
-        if let Some(stop) = stops.of(&declared.policy, SystemTime::now()) {
-            self.text += &format!(
-                "healing is held: {} ({})\n",
-                stop.message,
-                stop.kind.reason()
-            );
-            self.value["stop"] = json!({"reason": stop.kind.reason(), "message": stop.message});
+        let stops = super::pause::known(state).ok();
+        let stop = stops.and_then(|stops| stops.of(&declared.policy, SystemTime::now()));
+        let stop = stop
+            .map(|stop| (stop.kind.reason().to_owned(), stop.message))
+            .or_else(|| braked(state, declared));
+        if let Some((reason, message)) = stop {
+            self.text += &format!("healing is held: {message} ({reason})\n");
+            self.value["stop"] = json!({"reason": reason, "message": message});
         }
     }
+}
+
+/// What the agent that runs answers when it is asked to heal the path, and not to do it. One that has another version in force says nothing of this one.
+fn braked(state: &Path, declared: &Declared) -> Option<(String, String)> {
+    let healing = Healing {
+        paths: vec![PathForm::from(&*declared.path)],
+        dry_run: true,
+        ..Healing::default()
+    };
+    let Ok(Body::Healed(rows)) = ask(state, Request::Heal(Box::new(healing))) else {
+        return None; // there is none, or it is busy with a change that a second look will find over
+    };
+    let row = rows.rows.into_iter().find(|row| {
+        row.path == shown(&declared.path)
+            && row.policy == declared.policy.name
+            && row.version == declared.policy.version
+            && row.outcome == HandOutcome::Held
+    })?;
+    Some((
+        escape::printable(&row.reason?).into_owned(),
+        escape::printable(&row.message?).into_owned(),
+    ))
 }
 
 impl Explain {

@@ -404,8 +404,9 @@ impl Pipeline {
 
     fn mass_message(&self, place: usize) -> String {
         let (drifted, paths) = self.policy_brakes[place].mass.figures();
+        let name = &self.snapshot.policies[place].name;
         format!(
-            "{drifted} of {paths} files of this policy are not as declared at the first look: none of them is healed. If the policy is right, say so with `guard: {{massDrift: heal}}` in it, or activate another version"
+            "{drifted} of {paths} files of this policy are not as declared at the first look: none of them is healed. If the policy is right, heal all of it once with `drift-agent heal --policy {name} --force`, or say so with `guard: {{massDrift: heal}}` in it; if it is not, activate another version"
         )
     }
 

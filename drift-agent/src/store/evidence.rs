@@ -27,16 +27,15 @@ impl Store {
             });
         }
         let digest = blake3::hash(bytes);
-        let mut room = self.room();
-        let is_there = self.blobs.size(&digest);
-        if is_there
-            .map_err(StoreError::io("look for a blob"))?
-            .is_some()
-        {
-            return Ok(digest);
+        // Read, not only looked for: what a power cut has damaged is written again.
+        match self.get(&digest) {
+            Ok(_) => return Ok(digest),
+            Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => {}
+            Err(error) => return Err(error),
         }
         let compressed = blob::compress(bytes).map_err(StoreError::io("compress a blob"))?;
         let size = blob::on_disk(compressed.len() as u64);
+        let mut room = self.room();
         self.make_room_for_evidence(&mut room, size)?;
         self.blobs
             .put_lazily(&digest, &compressed)
@@ -75,6 +74,20 @@ mod tests {
         ));
         let none = Store::peek_blob(dir.path(), &blake3::hash(b"none"));
         assert!(matches!(none, Err(StoreError::Missing { .. })));
+    }
+
+    #[test]
+    fn damaged_evidence_is_written_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), DEFAULT_QUOTA).unwrap();
+        let digest = store.put_evidence(b"evil\n").unwrap();
+        let hex = digest.to_hex();
+        let file = dir.path().join("blobs").join(&hex[..2]).join(&hex[2..]);
+        std::fs::write(&file, b"").unwrap();
+        let before = store.usage();
+        assert_eq!(store.put_evidence(b"evil\n").unwrap(), digest);
+        assert_eq!(Store::peek_blob(dir.path(), &digest).unwrap(), b"evil\n");
+        assert_eq!(store.usage().blobs, before.blobs);
     }
 
     #[test]
