@@ -136,7 +136,7 @@ impl Address {
     }
 }
 
-/// A pointer of a type that the verifier knows. What it points to is read by the program itself, at a fifth of what a helper takes; memory that is not there
+/// A pointer of a type that the verifier knows. What it points to is read by the program itself, without the call of a helper; memory that is not there
 /// reads as zero.
 #[derive(Clone, Copy)]
 pub struct Typed(u64);

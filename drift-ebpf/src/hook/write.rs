@@ -68,7 +68,7 @@ pub fn writing(slot: u32, inode: Inode, key: Key) -> Result<(), Fault> {
 #[inline(always)]
 pub fn expect_end(slot: u32) {
     let tgid = actor::ids().0;
-    // To find an entry keeps it from falling out, for a fifth of what making it anew takes.
+    // To find an entry keeps it from falling out, as making it anew would.
     // SAFETY: the value is a plain u32.
     if unsafe { WRITERS.get(tgid) }.is_none() {
         // An LRU table does not refuse.
