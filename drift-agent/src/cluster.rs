@@ -32,6 +32,7 @@ use std::{
 };
 
 use log::{info, warn};
+use tokio::{sync::oneshot, time::timeout};
 
 use self::{folder::Folder, notice::Heard, view::View};
 use crate::{declare::Sources, serve::Desk};
@@ -83,7 +84,8 @@ impl Link {
     }
 }
 
-/// As [`follow`], until the folder is there, and not from then on: no thread is left of it, and this process may give its rights up. Blocking.
+/// Waits for what the API server says first, where no earlier run has left what it said then. No thread is left of it: this process may give its rights up
+/// before it follows. Blocking.
 ///
 /// # Errors
 /// The folder cannot be made.
@@ -91,18 +93,36 @@ pub fn hear_first(source: Source, state: &Path) -> io::Result<()> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()?;
-    runtime.block_on(follow(source, state)).map(drop)
+    runtime.block_on(async {
+        let (is_new, _link, first) = begin(source, state).await?;
+        if !is_new {
+            return Ok(());
+        }
+        match timeout(FIRST, first).await {
+            Ok(_) => info!("the API server has said what is for this node"),
+            Err(_) => warn!(
+                "the API server has not answered within {} s: beginning without policies",
+                FIRST.as_secs()
+            ),
+        }
+        Ok(())
+    })
 }
 
-/// Keeps the policy folder beneath `state` as the API server has it, from now on. Comes back when it is so for the first time, or when there is one of an earlier run,
-/// or when there has been no answer for a while.
+/// Keeps the policy folder beneath `state` as the API server has it, from now on.
 ///
 /// # Errors
 /// The folder cannot be made.
 pub async fn follow(source: Source, state: &Path) -> io::Result<Link> {
+    let (_, link, _) = begin(source, state).await?;
+    Ok(link)
+}
+
+/// Whether there is no folder of an earlier run, what is heard from now on, and when it is for the first time as the API server has it.
+async fn begin(source: Source, state: &Path) -> io::Result<(bool, Link, oneshot::Receiver<()>)> {
     let folder = Folder::open(state)?;
     let is_new = folder.is_new();
-    let (told, first) = tokio::sync::oneshot::channel();
+    let (told, first) = oneshot::channel();
     let (show, view) = tokio::sync::watch::channel(View::default());
     let (notices, heard) = notice::notices();
     let link = Link {
@@ -117,15 +137,28 @@ pub async fn follow(source: Source, state: &Path) -> io::Result<Link> {
         None => files::put(&policies(state), &Sources::new())?,
     }
     tokio::spawn(watch::run(source, folder, told, show));
-    if !is_new {
-        return Ok(link);
+    Ok((is_new, link, first))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_follows_has_waited_before_and_does_not_wait_again() {
+        let state = tempfile::tempdir().unwrap();
+        let source = Source {
+            kubeconfig: Some(state.path().join("none")),
+            node: "node".to_owned(),
+            files: None,
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .unwrap();
+        let followed = runtime.block_on(timeout(FIRST / 2, follow(source, state.path())));
+        let link = followed.expect("it waits").unwrap();
+        assert!(!link.view.borrow().complete);
+        assert!(policies(state.path()).is_dir());
     }
-    match tokio::time::timeout(FIRST, first).await {
-        Ok(_) => info!("the API server has said what is for this node"),
-        Err(_) => warn!(
-            "the API server has not answered within {} s: beginning without policies",
-            FIRST.as_secs()
-        ),
-    }
-    Ok(link)
 }

@@ -112,22 +112,7 @@ impl Store {
         let room = Room::new(&blobs.list().map_err(unusable)?);
         let mut notes = Vec::new();
         let state = State::open(&folder, &mut notes)?;
-        let holding = Mutex::new(hold::read(&folder, &mut notes)?);
-        let pauses = Mutex::new(pause::read(&folder, &mut notes)?);
-        Ok(Self {
-            path: state_dir.to_owned(),
-            host_root: PathBuf::from("/"),
-            folder,
-            blobs,
-            state,
-            holding,
-            pauses,
-            quota,
-            room: Mutex::new(room),
-            notes,
-            turns: AtomicU64::new(0),
-            kept: Mutex::new(0),
-        })
+        Self::of(state_dir, folder, blobs, room, state, quota, notes)
     }
 
     /// Opens what the restorer needs while the agent has the rest open: contents, the journal, and which versions are held. What it would remember of versions
@@ -142,9 +127,20 @@ impl Store {
         };
         let folder = Folder::named(state_dir).map_err(unusable)?;
         let blobs = Blobs::open_beside(&folder).map_err(unusable)?;
-        let room = Room::new(&[]);
-        let mut notes = Vec::new();
-        let state = State::in_memory()?;
+        let (room, state) = (Room::new(&[]), State::in_memory()?);
+        Self::of(state_dir, folder, blobs, room, state, 0, Vec::new())
+    }
+
+    /// With what people have asked for, read from the folder.
+    fn of(
+        state_dir: &Path,
+        folder: Folder,
+        blobs: Blobs,
+        room: Room,
+        state: State,
+        quota: u64,
+        mut notes: Vec<String>,
+    ) -> Result<Self, StoreError> {
         let holding = Mutex::new(hold::read(&folder, &mut notes)?);
         let pauses = Mutex::new(pause::read(&folder, &mut notes)?);
         Ok(Self {
@@ -155,7 +151,7 @@ impl Store {
             state,
             holding,
             pauses,
-            quota: 0,
+            quota,
             room: Mutex::new(room),
             notes,
             turns: AtomicU64::new(0),

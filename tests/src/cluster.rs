@@ -13,7 +13,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 
 use crate::{
-    agent::{Agent, program},
+    agent::{Agent, is_built, program},
     scene::Scene,
     skip::skip,
     wait,
@@ -39,6 +39,20 @@ impl Cluster {
             .unwrap_or_else(|_| "no cluster: `cargo xtask kube test` brings one up".to_owned());
         skip(test, &reason);
         None
+    }
+
+    /// As [`Cluster::find`], for a built agent: with drift's resources, a namespace, and a node (its name and its `role`). `None`: `test` was said to be skipped.
+    ///
+    /// # Errors
+    /// The cluster's.
+    pub fn for_agent(test: &str, namespace: &str, node: (&str, &str)) -> Result<Option<Self>> {
+        let Some(cluster) = Self::find(test).filter(|_| is_built(test)) else {
+            return Ok(None);
+        };
+        cluster.define()?;
+        cluster.namespace(namespace)?;
+        cluster.node(node.0, node.1)?;
+        Ok(Some(cluster))
     }
 
     /// `program`, in the cluster's network.

@@ -7,7 +7,6 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use drift_tests::{
-    agent::is_built,
     cluster::{Cluster, app},
     scene::Scene,
     wait,
@@ -39,13 +38,10 @@ fn condition<'v>(status: &'v Value, about: &str) -> &'v str {
 fn a_node_is_shown_in_its_cluster_and_what_happens_to_it_within_seconds() -> Result<()> {
     const TEST: &str = "a_node_is_shown_in_its_cluster_and_what_happens_to_it_within_seconds";
     const NODE: &str = "status-a";
-    let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
+    let Some(cluster) = Cluster::for_agent(TEST, "drift-status", (NODE, "web"))? else {
         return Ok(());
     };
-    cluster.define()?;
-    cluster.namespace("drift-status")?;
     cluster.ask(&["delete", "nd", NODE, "--ignore-not-found"], "")?;
-    cluster.node(NODE, "web")?;
     let scene = Scene::new()?;
     let path = scene.at("app.conf");
     cluster.ask(
@@ -121,18 +117,13 @@ fn a_node_is_shown_in_its_cluster_and_what_happens_to_it_within_seconds() -> Res
     );
 
     // What is wrong in the cluster is shown too.
-    let patch = json!({"spec": {"activeVersion": "3.0.0"}}).to_string();
-    let patch_app = [
-        "-n",
-        "drift-status",
-        "patch",
-        "cpol",
-        "app",
-        "--type=merge",
-        "-p",
-        &patch,
-    ];
-    cluster.ask(&patch_app, "")?;
+    let activate = |version: &str| {
+        let patch = json!({"spec": {"activeVersion": version}}).to_string();
+        let of_app = ["-n", "drift-status", "patch", "cpol", "app"];
+        let how = ["--type=merge", "-p", &patch];
+        cluster.ask(&[&of_app[..], &how].concat(), "")
+    };
+    activate("3.0.0")?;
     let refused = drift(&cluster, NODE, |status| {
         condition(status, "Synced") == "False"
     })?;
@@ -149,18 +140,7 @@ fn a_node_is_shown_in_its_cluster_and_what_happens_to_it_within_seconds() -> Res
 
     // Somebody deletes it: it comes again with the next change.
     cluster.ask(&["delete", "nd", NODE], "")?;
-    let patch = json!({"spec": {"activeVersion": "2.0.0"}}).to_string();
-    let patch_app = [
-        "-n",
-        "drift-status",
-        "patch",
-        "cpol",
-        "app",
-        "--type=merge",
-        "-p",
-        &patch,
-    ];
-    cluster.ask(&patch_app, "")?;
+    activate("2.0.0")?;
     drift(&cluster, NODE, |status| {
         status["policies"][0]["activeVersion"] == "2.0.0"
     })?;
@@ -210,12 +190,9 @@ fn of<'e>(events: &'e [Value], reason: &str) -> Vec<&'e Value> {
 fn what_happens_to_a_policy_is_an_event_at_it_and_again_the_same_one() -> Result<()> {
     const TEST: &str = "what_happens_to_a_policy_is_an_event_at_it_and_again_the_same_one";
     const NODE: &str = "status-b";
-    let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
+    let Some(cluster) = Cluster::for_agent(TEST, "drift-events", (NODE, "web"))? else {
         return Ok(());
     };
-    cluster.define()?;
-    cluster.namespace("drift-events")?;
-    cluster.node(NODE, "web")?;
     let scene = Scene::new()?;
     let path = scene.at("app.conf");
     let apply = |text: &str| cluster.ask(&["-n", "drift-events", "apply", "-f", "-"], text);

@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use drift_tests::{
-    agent::{Agent, is_built, program},
+    agent::{Agent, program},
     cluster::{Cluster, app as policy},
     scene::{Scene, file},
     wait,
@@ -28,12 +28,9 @@ fn holds(path: &Path, text: &str) -> Result<()> {
 #[test]
 fn a_node_has_what_its_cluster_says_and_heals_without_it() -> Result<()> {
     const TEST: &str = "a_node_has_what_its_cluster_says_and_heals_without_it";
-    let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
+    let Some(cluster) = Cluster::for_agent(TEST, "drift-source", ("source-a", "web"))? else {
         return Ok(());
     };
-    cluster.define()?;
-    cluster.namespace("drift-source")?;
-    cluster.node("source-a", "web")?;
     let scene = Scene::new()?;
     let path = scene.at("app.conf");
     let apply = |text: &str| cluster.ask(&["-n", "drift-source", "apply", "-f", "-"], text);
@@ -118,12 +115,9 @@ impl Drop for Stopped {
 fn while_the_api_server_or_its_etcd_hangs_drift_is_healed_and_then_news_are_heard() -> Result<()> {
     const TEST: &str =
         "while_the_api_server_or_its_etcd_hangs_drift_is_healed_and_then_news_are_heard";
-    let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
+    let Some(cluster) = Cluster::for_agent(TEST, "drift-hangs", ("source-c", "web"))? else {
         return Ok(());
     };
-    cluster.define()?;
-    cluster.namespace("drift-hangs")?;
-    cluster.node("source-c", "web")?;
     let scene = Scene::new()?;
     let path = scene.at("app.conf");
     cluster.ask(
@@ -167,12 +161,9 @@ fn while_the_api_server_or_its_etcd_hangs_drift_is_healed_and_then_news_are_hear
 #[test]
 fn an_agent_that_starts_while_the_api_server_is_dead_heals_from_its_disk() -> Result<()> {
     const TEST: &str = "an_agent_that_starts_while_the_api_server_is_dead_heals_from_its_disk";
-    let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
+    let Some(cluster) = Cluster::for_agent(TEST, "drift-dead", ("source-d", "web"))? else {
         return Ok(());
     };
-    cluster.define()?;
-    cluster.namespace("drift-dead")?;
-    cluster.node("source-d", "web")?;
     let scene = Scene::new()?;
     let path = scene.at("app.conf");
     cluster.ask(
@@ -234,12 +225,9 @@ fn while_it_is_dead(cluster: &Cluster, scene: &Scene, path: &Path) -> Result<Age
 #[test]
 fn a_node_has_its_own_policy_folder_beside_what_its_cluster_says() -> Result<()> {
     const TEST: &str = "a_node_has_its_own_policy_folder_beside_what_its_cluster_says";
-    let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
+    let Some(cluster) = Cluster::for_agent(TEST, "drift-both", ("source-e", "web"))? else {
         return Ok(());
     };
-    cluster.define()?;
-    cluster.namespace("drift-both")?;
-    cluster.node("source-e", "web")?;
     let scene = Scene::new()?;
     let (theirs, own) = (scene.at("app.conf"), scene.at("own.conf"));
     let declare = |version: &str| {
@@ -307,12 +295,9 @@ fn a_node_has_its_own_policy_folder_beside_what_its_cluster_says() -> Result<()>
 #[test]
 fn contents_are_kept_in_config_maps_and_secrets_that_cannot_change() -> Result<()> {
     const TEST: &str = "contents_are_kept_in_config_maps_and_secrets_that_cannot_change";
-    let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
+    let Some(cluster) = Cluster::for_agent(TEST, "drift-kept", ("source-f", "web"))? else {
         return Ok(());
     };
-    cluster.define()?;
-    cluster.namespace("drift-kept")?;
-    cluster.node("source-f", "web")?;
     let scene = Scene::new()?;
     let (open, closed) = (scene.at("app.conf"), scene.at("password"));
     let apply = |object: serde_json::Value| {
@@ -375,12 +360,9 @@ fn contents_are_kept_in_config_maps_and_secrets_that_cannot_change() -> Result<(
 #[test]
 fn what_is_for_a_node_follows_its_labels_and_what_is_wrong_changes_nothing() -> Result<()> {
     const TEST: &str = "what_is_for_a_node_follows_its_labels_and_what_is_wrong_changes_nothing";
-    let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
+    let Some(cluster) = Cluster::for_agent(TEST, "drift-labels", ("source-b", "db"))? else {
         return Ok(());
     };
-    cluster.define()?;
-    cluster.namespace("drift-labels")?;
-    cluster.node("source-b", "db")?;
     let scene = Scene::new()?;
     let path = scene.at("app.conf");
     cluster.ask(
