@@ -144,19 +144,15 @@ async fn begin(source: Source, state: &Path) -> io::Result<(bool, Link, oneshot:
 mod tests {
     use super::*;
 
-    #[test]
-    fn who_follows_has_waited_before_and_does_not_wait_again() {
+    #[tokio::test]
+    async fn who_follows_has_waited_before_and_does_not_wait_again() {
         let state = tempfile::tempdir().unwrap();
         let source = Source {
             kubeconfig: Some(state.path().join("none")),
             node: "node".to_owned(),
             files: None,
         };
-        let runtime = tokio::runtime::Builder::new_current_thread()
-            .enable_all()
-            .build()
-            .unwrap();
-        let followed = runtime.block_on(timeout(FIRST / 2, follow(source, state.path())));
+        let followed = timeout(FIRST / 2, follow(source, state.path())).await;
         let link = followed.expect("it waits").unwrap();
         assert!(!link.view.borrow().complete);
         assert!(policies(state.path()).is_dir());
