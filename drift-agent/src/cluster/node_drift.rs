@@ -225,6 +225,21 @@ fn who(json: &mut Value, actor: Option<&ActorStatus>, unknown: Option<&str>) {
         if let Some(cgroup) = &actor.cgroup {
             who["cgroup"] = json!(clip(cgroup, LONGEST_PATH));
         }
+        let container = [
+            ("containerId", &actor.container_id),
+            ("container", &actor.container),
+            ("image", &actor.image),
+            ("pod", &actor.pod),
+            ("namespace", &actor.namespace),
+            ("workload", &actor.workload),
+            ("serviceAccount", &actor.service_account),
+            ("containerUnknown", &actor.container_unknown),
+        ];
+        for (field, said) in container {
+            if let Some(said) = said {
+                who[field] = json!(clip(said, LONGEST_TEXT));
+            }
+        }
         json["actor"] = who;
     }
     if let Some(unknown) = unknown {

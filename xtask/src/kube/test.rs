@@ -30,7 +30,8 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     let toolchain = setup::ensure(workspace)?;
     build::probes(workspace, &toolchain)?;
     let agent = build::agent(workspace, Profile::Dev)?;
-    let cluster = match Cluster::up(workspace, 0)? {
+    // With a node: some tests run pods.
+    let cluster = match Cluster::up(workspace, 1)? {
         Ok(cluster) => cluster,
         Err(reason) => bail!("{reason}"),
     };
