@@ -1,9 +1,9 @@
-//! Who has changed a file of a node, as a cluster calls it: container, pod, namespace.
+//! Who has changed a file of a node, as a cluster calls it: container, pod, namespace. Case B033 (short-lived processes).
 
 use std::{
     collections::BTreeMap,
     env, fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     time::Duration,
 };
 
@@ -145,8 +145,15 @@ impl Stage {
 /// What the agent says of who has changed a file.
 fn actor(agent: &Agent, name: &str) -> Result<Value> {
     let path = format!("{FOLDER}/{name}");
-    let detected = agent.event(0, "config.drift.detected", Path::new(&path))?;
-    Ok(detected["actor"].clone())
+    within(&format!("{path} drifts"), || {
+        let records = agent.since(0);
+        let mut records = records.iter();
+        let is_it = |record: &&Value| {
+            record["event"] == "config.drift.detected" && record["path"] == path
+        };
+        let detected = records.find(is_it).ok_or("not told yet")?;
+        Ok(detected["actor"].clone())
+    })
 }
 
 #[test]
@@ -256,7 +263,7 @@ fn of_pods_that_come_and_go_none_is_named_for_another() -> Result<()> {
         let pods = batch.iter().map(|(number, namespace)| {
             // Every fourth is gone as soon as it has written.
             let rest = if number % 4 == 0 { "" } else { "; sleep 3" };
-            let file = file(&(*number, namespace));
+            let file = file(&(*number, *namespace));
             let script = format!("echo evil >> /host/{file}{rest}");
             pod(&format!("w-{number}"), namespace, &script)
         });
@@ -272,7 +279,7 @@ fn of_pods_that_come_and_go_none_is_named_for_another() -> Result<()> {
                 let pod = pod.map_err(|error| format!("{error:#}"))?;
                 container(&pod).ok_or_else(|| pod["status"].to_string())
             })?;
-            let who = &seen[&file(&(*number, namespace))];
+            let who = &seen[&file(&(*number, *namespace))];
             let said = |field: &str| who[field].as_str();
             let is_right = |field: &str, is: &str| said(field).is_none_or(|said| said == is);
             if !is_right("container_id", &is)
