@@ -5,6 +5,7 @@ mod cache;
 use std::{
     collections::HashMap,
     io::{self, IsTerminal},
+    mem,
     path::PathBuf,
     process::ExitCode,
     time::{Duration, Instant, SystemTime},
@@ -150,6 +151,8 @@ impl Check {
                 super::policy::print(&summary)?;
             }
         }
+        // The process ends: of many files, freeing them one by one would take as long as a tenth of the look.
+        mem::forget((snapshot, seen));
         Ok(ExitCode::from(status(
             records.iter().flat_map(|record| &record.drift),
         )))
