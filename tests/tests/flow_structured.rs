@@ -373,7 +373,7 @@ fn check_tells_another_way_of_writing_and_is_status_0() -> Result<()> {
     );
     let (_, said) = check("table")?;
     ensure!(
-        said.contains("all 1 paths are as declared, 1 of them written in another way"),
+        said.contains("the one declared path is as declared, 1 of them written in another way"),
         "{said}"
     );
     fs::write(scene.at("f"), "a: 1\n")?;
