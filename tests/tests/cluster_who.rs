@@ -1,11 +1,6 @@
 //! Who has changed a file of a node, as a cluster calls it: container, pod, namespace. Case B033 (short-lived processes).
 
-use std::{
-    collections::BTreeMap,
-    env, fs,
-    path::PathBuf,
-    time::Duration,
-};
+use std::{collections::BTreeMap, env, fs, path::PathBuf, time::Duration};
 
 use anyhow::{Context as _, Result, ensure};
 use drift_tests::{
@@ -148,9 +143,8 @@ fn actor(agent: &Agent, name: &str) -> Result<Value> {
     within(&format!("{path} drifts"), || {
         let records = agent.since(0);
         let mut records = records.iter();
-        let is_it = |record: &&Value| {
-            record["event"] == "config.drift.detected" && record["path"] == path
-        };
+        let is_it =
+            |record: &&Value| record["event"] == "config.drift.detected" && record["path"] == path;
         let detected = records.find(is_it).ok_or("not told yet")?;
         Ok(detected["actor"].clone())
     })
@@ -305,7 +299,10 @@ fn of_pods_that_come_and_go_none_is_named_for_another() -> Result<()> {
             stage.cluster.ask(&pods, "")?;
         }
     }
-    println!("{count} pods: {right} named, {unknown} said to be unknown, {} wrong", wrong.len());
+    println!(
+        "{count} pods: {right} named, {unknown} said to be unknown, {} wrong",
+        wrong.len()
+    );
     ensure!(wrong.is_empty(), "{wrong:#?}");
     ensure!(agent.stop()?.success());
     Ok(())
