@@ -271,6 +271,9 @@ mod tests {
         Accept {
             paths: vec![dir.join(name)],
             policies: dir.join("policies"),
+            root: HostRoot {
+                host_root: "/".into(),
+            },
             output: None,
             version: version.map(|version| version.parse().unwrap()),
         }

@@ -49,7 +49,7 @@ fn a_container_is_its_pods_also_one_that_has_ended_and_one_that_nobody_has_told_
     }
     // The kubelet tells of a container after it has started.
     let new = told(&table, &"a".repeat(64), Some("u1"));
-    assert_eq!((name(&new), new.name), (Some("web-1"), None));
+    assert_eq!((name(&new), new.name.as_deref()), (Some("web-1"), None));
     // Docker without pods.
     assert_eq!(name(&told(&table, &"a".repeat(64), None)), None);
 }
@@ -60,7 +60,7 @@ fn what_does_not_agree_is_not_known() {
     table.take(Event::Apply(object("u1", "web-1", ID)));
     table.take(Event::Apply(object("u2", "web-2", &"b".repeat(64))));
     let container = told(&table, ID, Some("u2"));
-    assert_eq!((name(&container), container.name), (None, None));
+    assert_eq!((name(&container), container.name.as_deref()), (None, None));
     // A pod that the cluster has not told of yet.
     assert_eq!(name(&told(&table, ID, Some("u3"))), Some("web-1"));
     assert_eq!(name(&told(&table, &"c".repeat(64), Some("u3"))), None);
