@@ -181,7 +181,7 @@ fn whoever_execs_into_a_pod_or_debugs_a_node_is_named_as_the_cluster_calls_him()
         who["container_id"].as_str() == container(&keeper).as_deref()
             && who["pod"] == "keeper"
             && who["namespace"] == namespace
-            && who["container"] == "writer"
+            && who["container_name"] == "writer"
             && who["image"] == IMAGE
             && who["service_account"] == "default"
             && who["pod_uid"] == keeper["metadata"]["uid"],
@@ -226,8 +226,8 @@ fn whoever_execs_into_a_pod_or_debugs_a_node_is_named_as_the_cluster_calls_him()
         who["comm"] == "sh"
             && who["pod"] == "keeper"
             && who["namespace"] == namespace
-            && who["container"] == "writer"
-            && who["containerId"].as_str() == container(&keeper).as_deref(),
+            && who["containerName"] == "writer"
+            && who["container"].as_str() == container(&keeper).as_deref(),
         "{told}"
     );
     ensure!(agent.stop()?.success());
@@ -279,7 +279,7 @@ fn of_pods_that_come_and_go_none_is_named_for_another() -> Result<()> {
             if !is_right("container_id", &is)
                 || !is_right("pod", &name)
                 || !is_right("namespace", namespace)
-                || !is_right("container", "writer")
+                || !is_right("container_name", "writer")
             {
                 wrong.push(format!("{namespace}/{name} in {is}: {who}"));
             } else if said("container_id").is_some() && said("pod").is_some() {

@@ -226,18 +226,18 @@ fn who(json: &mut Value, actor: Option<&ActorStatus>, unknown: Option<&str>) {
             who["cgroup"] = json!(clip(cgroup, LONGEST_PATH));
         }
         let container = [
-            ("containerId", &actor.container_id),
-            ("container", &actor.container),
-            ("image", &actor.image),
-            ("pod", &actor.pod),
-            ("namespace", &actor.namespace),
-            ("workload", &actor.workload),
-            ("serviceAccount", &actor.service_account),
-            ("containerUnknown", &actor.container_unknown),
+            ("container", LONGEST_TEXT, &actor.container_id),
+            ("containerName", LONGEST_TEXT, &actor.container_name),
+            ("image", LONGEST_TEXT, &actor.image),
+            ("pod", 253, &actor.pod),
+            ("namespace", 63, &actor.namespace),
+            ("workload", LONGEST_TEXT, &actor.workload),
+            ("serviceAccount", LONGEST_TEXT, &actor.service_account),
+            ("containerUnknown", LONGEST_TEXT, &actor.container_unknown),
         ];
-        for (field, said) in container {
+        for (field, most, said) in container {
             if let Some(said) = said {
-                who[field] = json!(clip(said, LONGEST_TEXT));
+                who[field] = json!(clip(said, most));
             }
         }
         json["actor"] = who;

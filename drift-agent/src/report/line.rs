@@ -157,7 +157,7 @@ struct ContainerLine<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     container_id: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    container: Option<Cow<'a, str>>,
+    container_name: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
     image: Option<Cow<'a, str>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -313,7 +313,7 @@ impl<'a> ContainerLine<'a> {
         let pod = container.pod.as_ref();
         ContainerLine {
             container_id: Some(printable(&container.id)),
-            container: text(&container.name),
+            container_name: text(&container.name),
             image: text(&container.image),
             pod: pod.map(|pod| printable(&pod.name)),
             namespace: pod.map(|pod| printable(&pod.namespace)),

@@ -138,7 +138,7 @@ pub struct ActorStatus {
     pub container_id: Option<String>,
     /// What the pod calls it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub container: Option<String>,
+    pub container_name: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -171,7 +171,7 @@ impl From<&Actor> for ActorStatus {
         let of_pod = |of: fn(&Pod) -> Option<&String>| pod.and_then(of).map(|it| text(it));
         Self {
             container_id: of_container(|container| Some(&container.id)),
-            container: of_container(|container| container.name.as_ref()),
+            container_name: of_container(|container| container.name.as_ref()),
             image: of_container(|container| container.image.as_ref()),
             pod: of_pod(|pod| Some(&pod.name)),
             namespace: of_pod(|pod| Some(&pod.namespace)),

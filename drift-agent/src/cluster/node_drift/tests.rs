@@ -122,7 +122,7 @@ fn whatever_there_is_to_tell_the_definition_takes_it() {
         exe: Some("/e".repeat(5000)),
         cgroup: Some("/c".repeat(5000)),
         container_id: Some("x".repeat(5000)),
-        container: Some("x".repeat(5000)),
+        container_name: Some("x".repeat(5000)),
         image: Some("x".repeat(5000)),
         pod: Some("x".repeat(5000)),
         namespace: Some("x".repeat(5000)),
