@@ -1,4 +1,5 @@
-//! Images without a registry and without a builder: an archive as `docker save` writes it, with one layer. The same files give the same bytes.
+//! Images without a registry and without a builder: an archive as `docker save` writes it, with one layer. The same files give the same bytes,
+//! and no mode lets anybody write to them.
 
 use std::{io::Write, path::Path};
 
@@ -17,13 +18,14 @@ pub(crate) enum What {
     Link(String),
 }
 
-/// Writes the image `reference` (as in `localhost/x:1`) with `entries` and this entry point.
+/// Writes the image `reference` (as in `localhost/x:1`) with `entries` and this entry point; gives the digest of its configuration, by which
+/// container runtimes know it.
 pub(crate) fn write(
     to: impl Write,
     reference: &str,
     entrypoint: &[&str],
     entries: &[Entry],
-) -> Result<()> {
+) -> Result<String> {
     let layer = layer(entries)?;
     let layer_digest = digest(&layer);
     let config = json!({
@@ -37,7 +39,8 @@ pub(crate) fn write(
         "history": [{"created_by": "cargo xtask"}],
     })
     .to_string();
-    let config_name = format!("{}.json", digest(config.as_bytes()));
+    let config_digest = digest(config.as_bytes());
+    let config_name = format!("{config_digest}.json");
     let layer_name = format!("{layer_digest}.tar");
     let manifest =
         json!([{"Config": config_name, "RepoTags": [reference], "Layers": [layer_name]}])
@@ -50,16 +53,17 @@ pub(crate) fn write(
     ] {
         file(&mut archive, name, 0o644, bytes)?;
     }
-    archive.finish().context("ending an image")
+    archive.finish().context("ending an image")?;
+    Ok(config_digest)
 }
 
 fn layer(entries: &[Entry]) -> Result<Vec<u8>> {
     let mut archive = tar::Builder::new(Vec::new());
     for Entry { path, what } in entries {
         match what {
-            What::Program(bytes) => file(&mut archive, path, 0o755, bytes)?,
+            What::Program(bytes) => file(&mut archive, path, 0o555, bytes)?,
             What::Directory => {
-                let mut header = header(tar::EntryType::Directory, 0o755, 0);
+                let mut header = header(tar::EntryType::Directory, 0o555, 0);
                 archive
                     .append_data(&mut header, Path::new(path), std::io::empty())
                     .with_context(|| format!("adding {path}"))?;
@@ -155,12 +159,18 @@ mod tests {
             config["rootfs"]["diff_ids"][0],
             format!("sha256:{}", digest(&parts[layer]))
         );
-        let paths: Vec<String> = tar::Archive::new(&parts[layer][..])
+        let paths: Vec<(String, u32)> = tar::Archive::new(&parts[layer][..])
             .entries()
             .unwrap()
-            .map(|entry| entry.unwrap().path().unwrap().display().to_string())
+            .map(|entry| {
+                let entry = entry.unwrap();
+                let path = entry.path().unwrap().display().to_string();
+                (path, entry.header().mode().unwrap())
+            })
             .collect();
-        assert_eq!(paths, ["bin", "bin/x", "bin/sh"]);
+        // A link has no mode of its own.
+        let expected = [("bin", 0o555), ("bin/x", 0o555), ("bin/sh", 0o777)];
+        assert_eq!(paths, expected.map(|(path, mode)| (path.to_owned(), mode)));
         assert_eq!(
             digest(b""),
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
