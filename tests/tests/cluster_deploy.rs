@@ -1,0 +1,620 @@
+//! The chart: what it renders, what it is allowed, and its whole life on a real node. Case B123 (healing that is not possible is said, with the reason).
+
+use std::{
+    collections::BTreeSet,
+    time::{Duration, Instant},
+};
+
+use anyhow::{Context as _, Result, ensure};
+use drift_agent::confine::{CAPABILITIES, Part};
+use drift_tests::{
+    chart::{BUSYBOX, CHART, Chart, NODE},
+    wait,
+};
+use serde_json::{Value, json};
+
+const HEAL: [&str; 2] = ["profile=heal", "host.writablePaths={/etc/app}"];
+const OBSERVE: [&str; 1] = ["host.writablePaths={/etc/app}"];
+const FOR_A_POD: Duration = Duration::from_secs(60);
+
+fn of_kind<'v>(objects: &'v [Value], kind: &str) -> Result<&'v Value> {
+    let mut objects = objects.iter();
+    objects
+        .find(|object| object["kind"] == kind)
+        .with_context(|| format!("no {kind} is rendered"))
+}
+
+/// The labels that say that Helm has made it.
+fn without_helm(value: &mut Value) {
+    match value {
+        Value::Object(fields) => {
+            fields.remove("helm.sh/chart");
+            fields.remove("app.kubernetes.io/managed-by");
+            fields.values_mut().for_each(without_helm);
+        }
+        Value::Array(items) => items.iter_mut().for_each(without_helm),
+        _ => {}
+    }
+}
+
+#[test]
+fn kustomize_renders_what_the_chart_does_and_the_api_server_takes_it() -> Result<()> {
+    const TEST: &str = "kustomize_renders_what_the_chart_does_and_the_api_server_takes_it";
+    let Some(chart) = Chart::find(TEST) else {
+        return Ok(());
+    };
+    chart.cluster.define()?;
+    let namespace = ["create", "namespace", "drift-rendered"];
+    let gone = [
+        "delete",
+        "namespace",
+        "drift-rendered",
+        "--ignore-not-found",
+    ];
+    chart.cluster.ask(&gone, "")?;
+    chart.cluster.ask(&namespace, "")?;
+    for (overlay, values) in [("observe", &OBSERVE[..]), ("heal", &HEAL[..])] {
+        let mut lint = vec!["lint", "--strict", CHART];
+        lint.extend(values.iter().flat_map(|value| ["--set", value]));
+        chart.helm(&lint)?;
+        let by_name = |mut objects: Vec<Value>| {
+            objects.iter_mut().for_each(without_helm);
+            objects.retain(|object| object["kind"] != "Namespace");
+            objects
+                .sort_by_key(|object| format!("{}/{}", object["kind"], object["metadata"]["name"]));
+            objects
+        };
+        let of_helm = by_name(chart.rendered(values)?);
+        let of_kustomize = by_name(chart.kustomized(overlay)?);
+        ensure!(
+            of_helm.len() == of_kustomize.len(),
+            "{overlay}: another number of objects"
+        );
+        for (one, other) in of_helm.iter().zip(&of_kustomize) {
+            ensure!(
+                one == other,
+                "{overlay}: Helm renders {one:#}, and kustomize {other:#}"
+            );
+        }
+        let mut dry = vec![
+            "template",
+            "drift",
+            CHART,
+            "-n",
+            "drift-rendered",
+            "--no-hooks",
+        ];
+        dry.extend(values.iter().flat_map(|value| ["--set", value]));
+        let text = chart.helm(&dry)?;
+        let asked = [
+            "apply",
+            "--server-side",
+            "--force-conflicts",
+            "--dry-run=server",
+            "-f",
+            "-",
+        ];
+        let taken = chart.cluster.ask(&asked, &text)?;
+        println!(
+            "{overlay}: the API server takes {} objects",
+            taken.lines().count()
+        );
+        ensure!(taken.contains("daemonset.apps/drift"), "{taken}");
+    }
+    chart.cluster.ask(&gone, "")?;
+    Ok(())
+}
+
+#[test]
+fn an_agent_is_given_what_it_needs_and_the_host_only_where_somebody_says_so() -> Result<()> {
+    const TEST: &str = "an_agent_is_given_what_it_needs_and_the_host_only_where_somebody_says_so";
+    let Some(chart) = Chart::find(TEST) else {
+        return Ok(());
+    };
+    // `confine` needs these two of the restorer's to become another user.
+    let to_become = ["CAP_CHOWN", "CAP_DAC_OVERRIDE"];
+    let used = |is_used: &dyn Fn(Part, &str) -> bool| -> BTreeSet<String> {
+        let used = CAPABILITIES
+            .iter()
+            .filter(|each| is_used(each.part, each.name));
+        used.map(|each| each.name.trim_start_matches("CAP_").to_owned())
+            .collect()
+    };
+    // What needs a value of its own.
+    let asked_for = |name: &str| matches!(name, "CAP_SYS_ADMIN" | "CAP_SYS_RESOURCE");
+    let observe = used(&|part, name| {
+        !asked_for(name) && (part != Part::Restorer || to_become.contains(&name))
+    });
+    let heal = used(&|_, name| !asked_for(name));
+    let all = used(&|_, _| true);
+    for (values, expected, writes) in [
+        (&OBSERVE[..], observe, false),
+        (&HEAL[..], heal, true),
+        (
+            &[
+                HEAL[0],
+                HEAL[1],
+                "security.trustedAttributes=true",
+                "security.oldKernels=true",
+            ][..],
+            all,
+            true,
+        ),
+    ] {
+        let objects = chart.rendered(values)?;
+        let pod = &of_kind(&objects, "DaemonSet")?["spec"]["template"]["spec"];
+        let container = &pod["containers"][0];
+        let security = &container["securityContext"];
+        let added: BTreeSet<String> =
+            serde_json::from_value(security["capabilities"]["add"].clone())?;
+        ensure!(
+            added == expected,
+            "{values:?}: {added:?}, and not {expected:?}"
+        );
+        ensure!(
+            security["capabilities"]["drop"] == json!(["ALL"])
+                && security["privileged"] == false
+                && security["allowPrivilegeEscalation"] == false
+                && security["readOnlyRootFilesystem"] == true
+                && pod["securityContext"]["seccompProfile"]["type"] == "RuntimeDefault",
+            "{pod}"
+        );
+        ensure!(
+            pod["hostNetwork"].is_null() && pod["hostIPC"].is_null(),
+            "{pod}"
+        );
+        let mounts = container["volumeMounts"].as_array().context("mounts")?;
+        let writable: Vec<&str> = mounts
+            .iter()
+            .filter(|mount| mount["readOnly"] != true)
+            .filter_map(|mount| mount["mountPath"].as_str())
+            .collect();
+        let expected: &[&str] = if writes {
+            &["/var/lib/drift-agent", "/host/etc/app"]
+        } else {
+            &["/var/lib/drift-agent"]
+        };
+        ensure!(writable == expected, "{values:?}: {writable:?}");
+        let arguments = container["args"].to_string();
+        ensure!(
+            arguments.contains("--mode=observe") != writes,
+            "{arguments}"
+        );
+    }
+    for (values, said) in [
+        (&["profile=other"][..], "'observe', 'heal'"),
+        (&["profile=heal"][..], "host.writablePaths"),
+        (&["host.paths={etc}"][..], "/host/paths/0"),
+        (&["host.paths={/etc/../root}"][..], "without `..`"),
+        (
+            &["host.paths={/a}", "host.writablePaths={/a}"][..],
+            "name it once",
+        ),
+        (&["host.path={/a}"][..], "'path' not allowed"),
+    ] {
+        let error = chart.rendered(values).err().context("it is refused")?;
+        ensure!(format!("{error:#}").contains(said), "{values:?}: {error:#}");
+    }
+    Ok(())
+}
+
+#[test]
+fn an_agents_token_writes_the_nodedrift_of_its_own_node_and_no_other() -> Result<()> {
+    const TEST: &str = "an_agents_token_writes_the_nodedrift_of_its_own_node_and_no_other";
+    const SPACE: &str = "drift-own";
+    let Some(chart) = Chart::find(TEST) else {
+        return Ok(());
+    };
+    let cluster = &chart.cluster;
+    cluster.define()?;
+    cluster.namespace(SPACE)?;
+    for node in ["own-a", "own-b"] {
+        cluster.node(node, "none")?;
+        cluster.ask(&["delete", "nd", node, "--ignore-not-found"], "")?;
+    }
+    let mut arguments = vec!["template", "own", CHART, "-n", SPACE];
+    for template in ["serviceaccount", "rbac", "admission"] {
+        arguments.extend([
+            "-s",
+            match template {
+                "serviceaccount" => "templates/serviceaccount.yaml",
+                "rbac" => "templates/rbac.yaml",
+                _ => "templates/admission.yaml",
+            },
+        ]);
+    }
+    let rendered = chart.helm(&arguments)?;
+    cluster.ask(&["apply", "-f", "-"], &rendered)?;
+    // Whatever roles somebody gives it besides.
+    let generous = json!([
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "drift-own-all"},
+            "rules": [{"apiGroups": ["configdrift.io"], "resources": ["nodedrifts", "nodedrifts/status"], "verbs": ["*"]}]},
+        {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "drift-own-all"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "drift-own-all"},
+            "subjects": [{"kind": "ServiceAccount", "name": "own-drift", "namespace": SPACE}]},
+    ]);
+    let generous: Vec<String> = generous
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(Value::to_string)
+        .collect();
+    let generous = generous.join("\n---\n");
+    // A pod that was on the node own-a: no kubelet has to run it.
+    let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "agent", "namespace": SPACE},
+        "spec": {"nodeName": "own-a", "serviceAccountName": "own-drift", "containers": [{"name": "agent", "image": "none"}]}});
+    cluster.ask(&["apply", "-f", "-"], &pod.to_string())?;
+    let token = |bound: &[&str]| {
+        cluster.ask(
+            &[&["-n", SPACE, "create", "token", "own-drift"], bound].concat(),
+            "",
+        )
+    };
+    let folder = tempfile::tempdir()?;
+    let config = |token: &str| -> Result<String> {
+        Ok(chart
+            .kubeconfig(folder.path(), token.trim())?
+            .display()
+            .to_string())
+    };
+    let own = config(&token(&[
+        "--bound-object-kind=Pod",
+        "--bound-object-name=agent",
+    ])?)?;
+    let object = |name: &str| {
+        json!({"apiVersion": "configdrift.io/v1alpha1", "kind": "NodeDrift", "metadata": {"name": name}}).to_string()
+    };
+    let patch = ["--type=merge", "-p", r#"{"status": {"agentVersion": "9"}}"#];
+    let label = [
+        "--type=merge",
+        "-p",
+        r#"{"metadata": {"labels": {"a": "b"}}}"#,
+    ];
+    let ask = |config: &str, arguments: &[&str], input: &str| -> Result<Result<String, String>> {
+        let output = cluster.run(&[&["--kubeconfig", config], arguments].concat(), input)?;
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ok(if output.status.success() {
+            Ok(said(&output.stdout))
+        } else {
+            Err(said(&output.stderr))
+        })
+    };
+    let create = ["create", "-f", "-"];
+    let apply = ["apply", "--server-side", "--force-conflicts", "-f", "-"];
+    let status_apply = [
+        "apply",
+        "--server-side",
+        "--force-conflicts",
+        "--subresource=status",
+        "-f",
+        "-",
+    ];
+    // A new policy of the API server takes a moment.
+    wait::until(Duration::from_secs(30), || {
+        let tried = ask(
+            &own,
+            &["create", "--dry-run=server", "-f", "-"],
+            &object("own-b"),
+        );
+        match tried.map_err(|error| format!("{error:#}"))? {
+            Err(refused) if refused.contains("its own node alone") => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .map_err(anyhow::Error::msg)?;
+
+    // With the chart's own roles: its node.
+    for (arguments, input) in [
+        (&create[..], object("own-a")),
+        (&apply[..], object("own-a")),
+        (&status_apply[..], object("own-a")),
+        (
+            &[
+                &["patch", "nd", "own-a", "--subresource=status"],
+                &patch[..],
+            ]
+            .concat(),
+            String::new(),
+        ),
+        (&["get", "nd", "own-a"], String::new()),
+    ] {
+        let said = ask(&own, arguments, &input)?;
+        ensure!(said.is_ok(), "{arguments:?}: {said:?}");
+    }
+    // With all roles there are: no other, not even by trying.
+    cluster.ask(&["apply", "-f", "-"], &generous)?;
+    wait::until(Duration::from_secs(20), || {
+        let asked = ask(
+            &own,
+            &["auth", "can-i", "deletecollection", "nodedrifts"],
+            "",
+        );
+        match asked.map_err(|error| format!("{error:#}"))? {
+            Ok(said) if said.trim() == "yes" => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    })
+    .map_err(anyhow::Error::msg)?;
+    cluster.ask(&create, &object("own-b"))?;
+    let stored = cluster.json(&["get", "nd", "own-b"])?;
+    let mut replaced = stored.clone();
+    replaced["metadata"]["labels"] = json!({"a": "b"});
+    let replaced = replaced.to_string();
+    let collection = [
+        "delete",
+        "--raw",
+        "/apis/configdrift.io/v1alpha1/nodedrifts?fieldSelector=metadata.name%3Down-b",
+    ];
+    let other_node: [(&str, &[&str], &str); 9] = [
+        ("create", &create, &object("own-c")),
+        ("create by apply", &apply, &object("own-c")),
+        ("apply", &apply, &{
+            let mut labelled: Value = serde_json::from_str(&object("own-b"))?;
+            labelled["metadata"]["labels"] = json!({"a": "b"});
+            labelled.to_string()
+        }),
+        ("apply status", &status_apply, &{
+            let mut told: Value = serde_json::from_str(&object("own-b"))?;
+            told["status"] = json!({"agentVersion": "9"});
+            told.to_string()
+        }),
+        (
+            "patch",
+            &[&["patch", "nd", "own-b"], &label[..]].concat(),
+            "",
+        ),
+        (
+            "patch status",
+            &[
+                &["patch", "nd", "own-b", "--subresource=status"],
+                &patch[..],
+            ]
+            .concat(),
+            "",
+        ),
+        ("update", &["replace", "-f", "-"], &replaced),
+        ("delete", &["delete", "nd", "own-b"], ""),
+        ("deletecollection", &collection, ""),
+    ];
+    for (verb, arguments, input) in other_node {
+        match ask(&own, arguments, input)? {
+            Err(refused) if refused.contains("its own node alone") => println!("{verb}: refused"),
+            other => anyhow::bail!("{verb} of another node's NodeDrift: {other:?}"),
+        }
+    }
+    let now = cluster.json(&["get", "nd", "own-b"])?;
+    ensure!(now == stored, "{now}, and was {stored}");
+
+    // A token that nobody has bound to a pod is of no node.
+    let unbound = config(&token(&[])?)?;
+    for node in ["own-a", "own-b"] {
+        let arguments = [&["patch", "nd", node], &label[..]].concat();
+        let said = ask(&unbound, &arguments, "")?;
+        ensure!(
+            said.as_ref()
+                .is_err_and(|refused| refused.contains("its own node alone")),
+            "{node}: {said:?}"
+        );
+    }
+    cluster.ask(
+        &["delete", "clusterrolebinding,clusterrole", "drift-own-all"],
+        "",
+    )?;
+    cluster.ask(&["delete", "-f", "-", "--ignore-not-found"], &rendered)?;
+    cluster.ask(&["delete", "nd,node", "own-a", "own-b"], "")?;
+    cluster
+        .ask(&["delete", "namespace", SPACE, "--wait=false"], "")
+        .map(drop)
+}
+
+/// The status of the node, as soon as it is so.
+fn node_drift(chart: &Chart, what: &str, is: impl Fn(&Value) -> bool) -> Result<Value> {
+    wait::until(FOR_A_POD, || {
+        match chart.cluster.json(&["get", "nd", NODE]) {
+            Ok(found) if is(&found["status"]) => Ok(found["status"].clone()),
+            Ok(found) => Err(format!("{:#}", found["status"])),
+            Err(error) => Err(format!("{error:#}")),
+        }
+    })
+    .map_err(|seen| anyhow::anyhow!("{what}: {seen}"))
+}
+
+fn holds(status: &Value, condition: &str) -> bool {
+    let mut conditions = status["conditions"].as_array().into_iter().flatten();
+    conditions.any(|one| one["type"] == condition && one["status"] == "True")
+}
+
+fn is_healed(status: &Value, what: &str) -> bool {
+    let told = &status["drifts"][0];
+    told["outcome"] == "healed" && told["path"] == what && holds(status, "Healed")
+}
+
+#[test]
+fn the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names() -> Result<()> {
+    const TEST: &str = "the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names";
+    const FILE: &str = "/etc/app/app.conf";
+    let Some(chart) = Chart::find(TEST) else {
+        return Ok(());
+    };
+    let cluster = &chart.cluster;
+    cluster.namespace("drift-shop")?;
+    let install = |arguments: &[&str]| {
+        let start = Instant::now();
+        let test_image = format!("test.image={BUSYBOX}");
+        let all = [
+            "upgrade",
+            "--install",
+            "drift",
+            CHART,
+            "-n",
+            "drift-system",
+            "--create-namespace",
+            "--set",
+            "image.repository=localhost/drift-agent",
+            "--set",
+            "image.pullPolicy=Never",
+            "--set",
+            "host.writablePaths={/etc/app}",
+            "--set",
+            &test_image,
+            "--wait",
+            "--timeout=120s",
+        ];
+        let said = chart.helm(&[&all[..], arguments].concat());
+        println!("helm {arguments:?}: {} ms", start.elapsed().as_millis());
+        said
+    };
+    install(&["--set", "profile=heal"]).inspect_err(|_| {
+        let said = cluster.ask(&["-n", "drift-system", "describe", "pods"], "");
+        eprintln!("{}", said.unwrap_or_default());
+    })?;
+    let policy = drift_tests::cluster::app("1.0.0", "none", FILE.as_ref())
+        .replace(r#""nodeSelector":{"role":"none"}"#, r#""nodeSelector":{}"#);
+    cluster.ask(&["-n", "drift-shop", "apply", "-f", "-"], &policy)?;
+    node_drift(&chart, "the policy is in force", |status| {
+        status["policies"][0]["activeVersion"] == "1.0.0"
+            && holds(status, "Healed")
+            && holds(status, "Synced")
+    })?;
+    let declared = "version 1.0.0\n";
+    let content = || chart.on_node(&format!("cat {FILE}"));
+    ensure!(content()? == declared, "{}", content()?);
+
+    let start = Instant::now();
+    chart.on_node(&format!("echo drift > {FILE}"))?;
+    let healed = node_drift(&chart, "a drift on the node is healed", |status| {
+        is_healed(status, FILE) && status["drifts"][0]["kinds"] == json!(["content"])
+    })?;
+    println!(
+        "from the change to the NodeDrift with its heal: {} ms",
+        start.elapsed().as_millis()
+    );
+    ensure!(content()? == declared, "{}", content()?);
+    ensure!(
+        healed["sensor"]["name"] != "scan" && healed["drifts"][0]["actor"]["comm"] == "sh",
+        "the pod has its kernel programs, and hears who it was: {healed:#}"
+    );
+    println!(
+        "{}",
+        chart.helm(&["test", "drift", "-n", "drift-system", "--timeout=90s"])?
+    );
+
+    // While the pod is another one, nobody looks; its successor looks at everything before it is ready.
+    let restarted = |status: &Value, old: &Value| {
+        status["counts"]["healed"].as_u64() > old["counts"]["healed"].as_u64()
+    };
+    let before = node_drift(&chart, "a status", |_| true)?;
+    std::thread::scope(|scope| -> Result<()> {
+        let upgrade = scope
+            .spawn(|| install(&["--set", "profile=heal", "--set", "podAnnotations.again=yes"]));
+        let mut changes = 0;
+        while !upgrade.is_finished() {
+            chart.on_node(&format!("echo drift > {FILE}"))?;
+            changes += 1;
+            let put_back = wait::until(FOR_A_POD, || match content() {
+                Ok(now) if now == declared => Ok(()),
+                other => Err(format!("{other:?}")),
+            });
+            put_back.map_err(anyhow::Error::msg)?;
+        }
+        println!("{changes} drifts during the upgrade, each healed");
+        let upgraded = upgrade
+            .join()
+            .map_err(|_| anyhow::anyhow!("a thread panicked"))?;
+        upgraded.map(drop)
+    })?;
+    node_drift(&chart, "a drift during the upgrade is healed", |status| {
+        restarted(status, &before)
+    })?;
+    chart.helm(&[
+        "rollback",
+        "drift",
+        "1",
+        "-n",
+        "drift-system",
+        "--wait",
+        "--timeout=120s",
+    ])?;
+
+    // With the other profile it sees and tells, and cannot write.
+    install(&["--set", "profile=observe"])?;
+    chart.on_node(&format!("echo drift > {FILE}"))?;
+    let told = node_drift(&chart, "a drift is told and left", |status| {
+        let first = &status["drifts"][0];
+        first["path"] == FILE && first["outcome"] == "observed"
+    })?;
+    ensure!(
+        told["policies"][0]["mode"] == "observe" && !holds(&told, "Healed"),
+        "{told:#}"
+    );
+    ensure!(content()? == "drift\n", "{}", content()?);
+
+    chart.helm(&[
+        "uninstall",
+        "drift",
+        "-n",
+        "drift-system",
+        "--wait",
+        "--timeout=90s",
+    ])?;
+    let kinds = "daemonsets,pods,serviceaccounts,roles,rolebindings,networkpolicies,clusterroles,clusterrolebindings,\
+                 validatingadmissionpolicies,validatingadmissionpolicybindings,secrets,configmaps,cpol,cpv";
+    let gone = wait::until(FOR_A_POD, || {
+        let left = cluster.ask(
+            &[
+                "get",
+                kinds,
+                "-A",
+                "-l",
+                "app.kubernetes.io/instance=drift",
+                "-o",
+                "name",
+            ],
+            "",
+        );
+        match left {
+            Ok(left) if left.is_empty() => Ok(()),
+            other => Err(format!("{other:?}")),
+        }
+    });
+    gone.map_err(|left| anyhow::anyhow!("is there still: {left}"))?;
+    let releases = cluster.ask(&["-n", "drift-system", "get", "secrets", "-o", "name"], "")?;
+    ensure!(releases.is_empty(), "{releases}");
+    // What the page names.
+    cluster.ask(
+        &[
+            "get",
+            "crd",
+            "-l",
+            "app.kubernetes.io/part-of=drift",
+            "-o",
+            "name",
+        ],
+        "",
+    )?;
+    ensure!(
+        cluster
+            .ask(
+                &["-n", "drift-shop", "get", "cpol", "app", "-o", "name"],
+                ""
+            )
+            .is_ok(),
+        "people's policies stay"
+    );
+    let left = chart
+        .on_node("ls -d /var/lib/drift-agent /run/drift /etc/app; pgrep -x drift-agent || true")?;
+    println!("on the node: {left}");
+    chart.on_node("rm -r /var/lib/drift-agent /run/drift /etc/app")?;
+    cluster
+        .ask(
+            &[
+                "delete",
+                "namespace",
+                "drift-system",
+                "drift-shop",
+                "--wait=false",
+            ],
+            "",
+        )
+        .map(drop)
+}
