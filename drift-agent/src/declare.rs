@@ -80,7 +80,7 @@ pub struct Declared {
     /// Absolute, without `.`, `..`, empty components or a trailing slash. Any bytes but NUL.
     pub path: PathBuf,
     /// `None`: no link may be on its way.
-    pub through: Option<Through>,
+    pub through: Option<Box<Through>>,
     pub policy: Arc<ActivePolicy>,
     pub target: Target,
     /// Permission bits with setuid, setgid and sticky (07777). `None`: left alone.
@@ -145,7 +145,7 @@ pub struct Content {
     pub hard_links: HardLinks,
     pub compare: Compare,
     /// What the bytes say, where they are compared by that.
-    pub meaning: Option<Meaning>,
+    pub meaning: Option<Box<Meaning>>,
     pub redact: Redact,
 }
 
@@ -163,7 +163,9 @@ impl Content {
     /// Whether all of the file is declared, and not only some of its keys.
     #[must_use]
     pub fn is_whole(&self) -> bool {
-        self.meaning.as_ref().is_none_or(Meaning::is_whole)
+        self.meaning
+            .as_ref()
+            .is_none_or(|meaning| meaning.is_whole())
     }
 
     /// These bytes and nothing else.
@@ -288,13 +290,18 @@ pub fn load_digests(
 ) -> Result<Snapshot, Rejected> {
     let outcome = settled(folder, Keep::Digests, |basis| {
         let mut problems = Problems::default();
-        let folder = folder::read(basis, &mut problems)?;
+        let mut folder = folder::read(basis, &mut problems)?;
         let texts = folder.texts.iter().map(|(name, text)| (&**name, &text[..]));
         // A file that could not be read is said.
         let kept = kept.filter(|_| problems.is_empty());
         let kept = kept.map(|kept| Kept::of(kept, host_root, texts));
-        if let Some(snapshot) = kept.as_ref().and_then(|kept| kept.snapshot(basis)) {
-            return Ok(snapshot);
+        if let Some(found) = kept.as_ref().and_then(|kept| kept.find(basis)) {
+            // As large as what is found, and not needed beside it.
+            folder.texts = Vec::new();
+            if let Some(snapshot) = found.snapshot() {
+                return Ok(snapshot);
+            }
+            folder = folder::read(basis, &mut problems)?;
         }
         let names: Vec<_> = folder.texts.iter().map(|(name, _)| name.clone()).collect();
         let snapshot = attempt(

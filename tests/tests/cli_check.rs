@@ -98,7 +98,7 @@ fn each_kind_of_drift_sets_its_bit_and_is_told_once() -> Result<()> {
     // A person sees each in a line, and the sum.
     let (_, out, _) = check(&scene, &[])?;
     ensure!(
-        out.contains("2 of 3 paths are as declared, 1 are not"),
+        out.contains("2 of 3 paths are as declared, 1 is not"),
         "{out}"
     );
     Ok(())

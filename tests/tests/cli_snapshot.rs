@@ -305,7 +305,7 @@ fn a_snapshot_on_standard_output_is_a_policy_and_nothing_else() -> Result<()> {
     let scene = Scene::new()?;
     fs::write(scene.at("motd"), "Welcome.\n")?;
     let (status, out, err) = snapshot(&scene, &["tree/motd", "-o", "-", "--policy", "hello"])?;
-    ensure!(status == 0 && err.contains("All 1 paths"), "{out}{err}");
+    ensure!(status == 0 && err.contains("The one path"), "{out}{err}");
     fs::write(scene.policies().join("p.yaml"), &out)?;
     ensure!(out.contains("  name: hello\n"), "{out}");
     is_clean(&scene)?;

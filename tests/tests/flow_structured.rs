@@ -307,7 +307,7 @@ fn what_is_hidden_from_people_is_what_healing_writes() -> Result<()> {
 
 #[test]
 fn a_version_that_says_the_same_in_another_way_is_acknowledged_and_changes_nothing() -> Result<()> {
-    // B149
+    // B140, B149
     if !has_probes(
         "a_version_that_says_the_same_in_another_way_is_acknowledged_and_changes_nothing",
     ) {
@@ -373,7 +373,7 @@ fn check_tells_another_way_of_writing_and_is_status_0() -> Result<()> {
     );
     let (_, said) = check("table")?;
     ensure!(
-        said.contains("all 1 paths are as declared, 1 of them written in another way"),
+        said.contains("the one declared path is as declared, 1 of them written in another way"),
         "{said}"
     );
     fs::write(scene.at("f"), "a: 1\n")?;

@@ -34,7 +34,7 @@ struct Held {
     body: Option<blake3::Hash>,
     lines: Option<blake3::Hash>,
     /// What it says, where it is compared by that.
-    meaning: Option<Meaning>,
+    meaning: Option<Box<Meaning>>,
 }
 
 pub(super) struct Resolve<'a> {
@@ -203,14 +203,14 @@ impl<'a> Resolve<'a> {
     }
 
     /// What a file's declared content says, where it is compared by that. `None`: there is a problem.
-    fn meaning(&mut self, file: &FileSpec, bytes: &[u8]) -> Option<Option<Meaning>> {
+    fn meaning(&mut self, file: &FileSpec, bytes: &[u8]) -> Option<Option<Box<Meaning>>> {
         let Compare::Structured(said) = &file.compare.value else {
             return Some(None);
         };
         let problem = match Rules::of(said, file.final_newline, file.line_endings) {
             Err(why) => file.compare.at.problem(why.to_string()),
             Ok(rules) => match Meaning::of(said.format, rules, bytes) {
-                Ok(meaning) => return Some(Some(meaning)),
+                Ok(meaning) => return Some(Some(Box::new(meaning))),
                 Err(why) => {
                     let format = said.format.name();
                     let message = format!("the content does not parse as {format}: {why}");

@@ -18,7 +18,11 @@ use super::{
 use crate::kept::{self, Unusable};
 
 /// The form is another one when rows are.
-const HEAD: &kept::Head = b"drift declared 3";
+const HEAD: &kept::Head = b"drift declared 4";
+/// Declarations that are read by one thread at least.
+const SECTION: usize = 4096;
+/// Threads that read them, at most.
+const MOST_THREADS: usize = 4;
 /// Other files than policies that are read each time, and bytes of one.
 const MOST_OTHERS: usize = 64;
 const MOST_BYTES: u64 = 1 << 20;
@@ -54,7 +58,7 @@ impl<'p> Kept<'p> {
     }
 
     /// The declaration, where it was made of the same. What it rests on is added to `basis`.
-    pub(super) fn snapshot(&self, basis: &mut Basis) -> Option<Snapshot> {
+    pub(super) fn find(&self, basis: &mut Basis) -> Option<Found> {
         let bytes = match kept::read(self.path, HEAD) {
             Ok(bytes) => bytes,
             Err(Unusable::Absent) => return None,
@@ -74,8 +78,8 @@ impl<'p> Kept<'p> {
                 return None;
             }
         }
-        let snapshot = rest.snapshot()?;
-        rest.0.is_empty().then_some(snapshot)
+        let start = bytes.len() - rest.0.len();
+        Some(Found { bytes, start })
     }
 
     /// Keeps it for the next time.
@@ -112,6 +116,22 @@ impl<'p> Kept<'p> {
         if let Err(error) = written {
             info!("{} cannot be written: {error}", self.path.display());
         }
+    }
+}
+
+/// A declaration that holds, as it was written down.
+pub(super) struct Found {
+    bytes: Vec<u8>,
+    /// Where it begins.
+    start: usize,
+}
+
+impl Found {
+    /// `None`: that is not what stands there.
+    pub(super) fn snapshot(self) -> Option<Snapshot> {
+        let mut rest = Rest(self.bytes.get(self.start..)?);
+        let snapshot = rest.snapshot()?;
+        rest.0.is_empty().then_some(snapshot)
     }
 }
 

@@ -67,7 +67,7 @@ pub(crate) fn structured(format: Format, content: &str, manage: &[&str]) -> Targ
     let meaning = Meaning::of(format, understood, content.as_bytes()).expect("it parses");
     Target::File(Content {
         compare: Compare::Structured(Box::new(rules)),
-        meaning: Some(meaning),
+        meaning: Some(Box::new(meaning)),
         ..Content::exact(Arc::from(content.as_bytes()))
     })
 }
@@ -83,10 +83,10 @@ pub(crate) fn through(declared: Declared, links: &[(&Path, &str)], real: &Path) 
         path: (*path).to_owned(),
         target: (*target).into(),
     });
-    let through = Some(Through {
+    let through = Some(Box::new(Through {
         links: links.collect(),
         real: real.to_owned(),
-    });
+    }));
     Declared {
         through,
         ..declared

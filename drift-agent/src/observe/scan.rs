@@ -1,6 +1,8 @@
 //! Looking at many paths at once, without probes: for `check`.
 
 use std::{
+    os::unix::ffi::OsStrExt,
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicUsize, Ordering},
@@ -99,7 +101,7 @@ pub fn scan<T: Send>(
             progress(done);
         }
     });
-    found.sort_by_key(|(index, _)| *index);
+    found.sort_unstable_by_key(|(index, _)| *index);
     found
 }
 
@@ -107,7 +109,14 @@ pub fn scan<T: Send>(
 fn are_looked_at_together(a: &Declared, b: &Declared) -> bool {
     let is_held = |declared: &Declared| matches!(&declared.target, Target::File(content) if content.meaning.is_some());
     let is_alone = |declared| is_held(declared) || !declared.links().is_empty();
-    a.path.parent() == b.path.parent() && !is_alone(a) && !is_alone(b)
+    folder(&a.path) == folder(&b.path) && !is_alone(a) && !is_alone(b)
+}
+
+/// The bytes before the last slash: of declared paths, which are normal, that is the parent, at a fraction of what `Path::parent` costs.
+fn folder(path: &Path) -> &[u8] {
+    let bytes = path.as_os_str().as_bytes();
+    let end = bytes.iter().rposition(|byte| *byte == b'/');
+    &bytes[..end.unwrap_or(0)]
 }
 
 impl Pace {
@@ -141,7 +150,7 @@ impl Pace {
 
 #[cfg(test)]
 mod tests {
-    use std::{fs, path::Path};
+    use std::fs;
 
     use super::*;
     use crate::{compare, declare::sample};

@@ -85,11 +85,15 @@ impl Cache {
         let Some(path) = self.file(SEEN) else {
             return;
         };
-        let rows = rows(files, seen, told);
-        if rows.iter().map(|(path, row)| (*path, *row)).eq(seen.rows()) {
+        // Each that was not read again has a row.
+        let is_fresh = |(_, told): &(usize, Told)| !matches!(told.fate, Fate::AsSeen);
+        if seen.len() == files.len() && !told.iter().any(is_fresh) {
             return;
         }
-        if let Err(error) = Seen::write(&path, rows.into_iter()) {
+        if rows(files, seen, told).eq(seen.rows()) {
+            return;
+        }
+        if let Err(error) = Seen::write(&path, rows(files, seen, told)) {
             info!("{} cannot be written: {error}", path.display());
         }
         if let Some(folder) = path.parent() {
@@ -101,23 +105,24 @@ impl Cache {
 /// What is known of each path now.
 fn rows<'f>(
     files: &'f [Arc<Declared>],
-    seen: &Seen,
-    told: &[(usize, Told)],
-) -> Vec<(&'f Path, Row)> {
+    seen: &'f Seen,
+    told: &'f [(usize, Told)],
+) -> impl Iterator<Item = (&'f Path, Row)> {
     let mut told = told.iter().peekable();
     let mut next = 0;
-    let mut rows = Vec::with_capacity(files.len());
-    for (index, declared) in files.iter().enumerate() {
-        let told = told.next_if(|(at, _)| *at == index);
-        let path = declared.path.as_path();
-        let row = match told.map(|(_, told)| &told.fate) {
-            None | Some(Fate::AsSeen) => seen.row(path, &mut next),
-            Some(Fate::Known(row)) => Some(*row),
-            Some(Fate::Unknown) => None,
-        };
-        rows.extend(row.map(|row| (path, row)));
-    }
-    rows
+    files
+        .iter()
+        .enumerate()
+        .filter_map(move |(index, declared)| {
+            let told = told.next_if(|(at, _)| *at == index);
+            let path = declared.path.as_path();
+            let row = match told.map(|(_, told)| &told.fate) {
+                None | Some(Fate::AsSeen) => seen.row(path, &mut next),
+                Some(Fate::Known(row)) => Some(*row),
+                Some(Fate::Unknown) => None,
+            };
+            row.map(|row| (path, row))
+        })
 }
 
 fn default_folder() -> Option<PathBuf> {

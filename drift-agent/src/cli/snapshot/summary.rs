@@ -191,6 +191,7 @@ impl Summary<'_> {
     fn next(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let all = self.kinds.all();
         match self.changed.len() {
+            0 if all == 1 => writeln!(f, "\nThe one path is as declared.")?,
             0 => writeln!(f, "\nAll {all} paths are as declared.")?,
             changed => writeln!(f, "\n{} of {all} paths are as declared.", all - changed)?,
         }

@@ -91,7 +91,7 @@ impl Resolve<'_> {
                 Keep::Bytes => after_heal.iter().map(|one| one.value.clone()).collect(),
                 Keep::Digests => Vec::new(),
             },
-            through: through.as_ref().map(Through::new),
+            through: through.as_ref().map(Through::new).map(Box::new),
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -119,7 +119,7 @@ impl Resolve<'_> {
             uid: uid?,
             gid: gid?,
             attributes: attributes?,
-            through: through.as_ref().map(Through::new),
+            through: through.as_ref().map(Through::new).map(Box::new),
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -154,7 +154,7 @@ impl Resolve<'_> {
             uid: uid?,
             gid: gid?,
             attributes: attributes?,
-            through: through.as_ref().map(Through::new),
+            through: through.as_ref().map(Through::new).map(Box::new),
             ..declared(path, policy, target, asked, (*on_drift, *severity))
         })
     }
@@ -178,7 +178,7 @@ pub(super) fn absent(
 ) -> Declared {
     let said = (absent.on_drift, absent.severity);
     Declared {
-        through: absent.through.as_ref().map(Through::new),
+        through: absent.through.as_ref().map(Through::new).map(Box::new),
         ..declared(&absent.path, policy, Target::Absent, asked, said)
     }
 }

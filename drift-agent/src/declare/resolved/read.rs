@@ -6,17 +6,61 @@ use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
+    thread,
     time::Duration,
 };
 
 use drift_common::policy::{Acl, FileCapabilities};
 
-use super::{EVIDENCES, HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVERITIES};
+use super::{
+    EVIDENCES, HARD_LINKS, MASS_DRIFTS, MODES, MOST_THREADS, ON_REMOVES, REDACTS, SEVERITIES,
+};
 use crate::declare::{
     ActivePolicy, Attribute, Attributes, Backoff, Compare, Content, Declared, Exhaustive, Expect,
     Fight, Flags, Globs, Guard, Link, Position, Snapshot, Target, Terms, Through,
     belongings::belongings,
 };
+
+/// The files of all sections, in their order; some threads read a share of the sections each.
+fn all_files(
+    sections: &[&[u8]],
+    policies: &[Arc<ActivePolicy>],
+    sources: &[Arc<Path>],
+) -> Option<Vec<Arc<Declared>>> {
+    let read = |sections: &[&[u8]]| -> Option<Vec<Arc<Declared>>> {
+        let mut files = Vec::new();
+        for section in sections {
+            let mut rest = Rest(section);
+            files.append(&mut rest.files(policies, sources)?);
+            if !rest.0.is_empty() {
+                return None;
+            }
+        }
+        Some(files)
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from);
+    let share = sections.len().div_ceil(threads.min(MOST_THREADS)).max(1);
+    let mut shares = sections.chunks(share);
+    let first = shares.next().unwrap_or_default();
+    thread::scope(|scope| {
+        let others: Vec<_> = shares
+            .map(|share| {
+                let work = thread::Builder::new().spawn_scoped(scope, move || read(share));
+                (share, work)
+            })
+            .collect();
+        let mut files = read(first)?;
+        for (share, work) in others {
+            let read = match work {
+                Ok(work) => work.join().ok()?,
+                // Where no thread may be started, this one reads.
+                Err(_) => read(share),
+            };
+            files.append(&mut read?);
+        }
+        Some(files)
+    })
+}
 
 /// Reads what [`super::write`] wrote. `None`: that is not what stands there.
 pub(super) struct Rest<'b>(pub(super) &'b [u8]);
@@ -111,10 +155,25 @@ impl<'b> Rest<'b> {
             })
         })?;
         let sources = self.list(|rest| Some(Arc::<Path>::from(rest.path()?)))?;
-        let mut files = self.list(|rest| {
+        let sections = self.list(Self::text)?;
+        let mut files = all_files(&sections, &policies, &sources)?;
+        belongings(&mut files);
+        Some(Snapshot {
+            files,
+            policies,
+            terms,
+        })
+    }
+
+    fn files(
+        &mut self,
+        policies: &[Arc<ActivePolicy>],
+        sources: &[Arc<Path>],
+    ) -> Option<Vec<Arc<Declared>>> {
+        self.list(|rest| {
             let path = rest.path()?;
-            let through = rest.option(Self::through)?;
-            let policy = rest.place(&policies)?;
+            let through = rest.option(Self::through)?.map(Box::new);
+            let policy = rest.place(policies)?;
             let (mode, uid, gid) = (
                 rest.option(Self::u32)?,
                 rest.option(Self::u32)?,
@@ -132,18 +191,12 @@ impl<'b> Rest<'b> {
                 severity: rest.place(&SEVERITIES)?,
                 after_heal: Vec::new(),
                 at: Position {
-                    file: rest.place(&sources)?,
+                    file: rest.place(sources)?,
                     line: rest.u32()?,
                     column: rest.u32()?,
                 },
                 target: rest.target()?,
             }))
-        })?;
-        belongings(&mut files);
-        Some(Snapshot {
-            files,
-            policies,
-            terms,
         })
     }
 

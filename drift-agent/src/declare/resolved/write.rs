@@ -10,7 +10,7 @@ use std::{
 
 use drift_common::policy::{Acl, FileCapabilities};
 
-use super::{EVIDENCES, HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SEVERITIES};
+use super::{EVIDENCES, HARD_LINKS, MASS_DRIFTS, MODES, ON_REMOVES, REDACTS, SECTION, SEVERITIES};
 use crate::declare::{
     ActivePolicy, Attribute, Attributes, Backoff, Content, Declared, Exhaustive, Expect, Fight,
     Flags, Guard, Link, Position, Snapshot, Target, Terms, Through,
@@ -112,9 +112,16 @@ impl Out<'_> {
         for source in &sources {
             self.path(source)?;
         }
-        self.number(files.len())?;
-        for file in files {
-            self.declared(file, policies, &sources)?;
+        self.number(files.len().div_ceil(SECTION))?;
+        let mut section = Vec::new();
+        for files in files.chunks(SECTION) {
+            section.clear();
+            let mut out = Out(&mut section);
+            out.number(files.len())?;
+            for file in files {
+                out.declared(file, policies, &sources)?;
+            }
+            self.text(&section)?;
         }
         Ok(())
     }
@@ -167,7 +174,7 @@ impl Out<'_> {
         } = declared;
         self.path(path)?;
         self.option(through.as_ref(), |out, through| {
-            let Through { links, real } = through;
+            let Through { links, real } = &**through;
             out.number(links.len())?;
             for Link { path, target } in links {
                 out.path(path)?;

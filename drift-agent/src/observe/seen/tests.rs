@@ -205,7 +205,9 @@ fn what_is_compared_by_more_than_was_seen_is_read() {
     assert_eq!(with(&|content, _| content.max_size = 1), None);
     let rules = Rules::default();
     let by_meaning = |content: &mut Content, _: &mut Declared| {
-        content.meaning = Meaning::of(Format::Json, rules.clone(), b"{}").ok();
+        content.meaning = Meaning::of(Format::Json, rules.clone(), b"{}")
+            .ok()
+            .map(Box::new);
     };
     assert_eq!(with(&by_meaning), None);
     let flags = |_: &mut Content, declared: &mut Declared| {
