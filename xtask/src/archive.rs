@@ -1,12 +1,12 @@
-//! Images without a registry and without a builder: an archive as `docker save` writes it, with one layer. The same files give the same bytes,
-//! and no mode lets anybody write to them.
+//! Files in an archive, of which the same files always give the same bytes; and images without a registry and without a builder: an archive as
+//! `docker save` writes it, with one layer, in which no mode lets anybody write.
 
 use std::{io::Write, path::Path};
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-/// A file or link of the layer, at a path without its first `/`.
+/// A file or link, at a path without its first `/`.
 pub(crate) struct Entry {
     pub(crate) path: String,
     pub(crate) what: What,
@@ -15,6 +15,7 @@ pub(crate) struct Entry {
 pub(crate) enum What {
     Directory,
     Program(Vec<u8>),
+    File(Vec<u8>),
     Link(String),
 }
 
@@ -26,7 +27,7 @@ pub(crate) fn write(
     entrypoint: &[&str],
     entries: &[Entry],
 ) -> Result<String> {
-    let layer = layer(entries)?;
+    let layer = files(entries, Owner::Reads)?;
     let layer_digest = digest(&layer);
     let config = json!({
         "architecture": match std::env::consts::ARCH {
@@ -57,13 +58,26 @@ pub(crate) fn write(
     Ok(config_digest)
 }
 
-fn layer(entries: &[Entry]) -> Result<Vec<u8>> {
+/// What the owner of all files, root, may do with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Reads,
+    Writes,
+}
+
+/// An archive of `entries`, all of which are root's.
+pub(crate) fn files(entries: &[Entry], owner: Owner) -> Result<Vec<u8>> {
+    let write = match owner {
+        Owner::Reads => 0,
+        Owner::Writes => 0o200,
+    };
     let mut archive = tar::Builder::new(Vec::new());
     for Entry { path, what } in entries {
         match what {
-            What::Program(bytes) => file(&mut archive, path, 0o555, bytes)?,
+            What::Program(bytes) => file(&mut archive, path, 0o555 | write, bytes)?,
+            What::File(bytes) => file(&mut archive, path, 0o444 | write, bytes)?,
             What::Directory => {
-                let mut header = header(tar::EntryType::Directory, 0o555, 0);
+                let mut header = header(tar::EntryType::Directory, 0o555 | write, 0);
                 archive
                     .append_data(&mut header, Path::new(path), std::io::empty())
                     .with_context(|| format!("adding {path}"))?;
@@ -76,7 +90,7 @@ fn layer(entries: &[Entry]) -> Result<Vec<u8>> {
             }
         }
     }
-    archive.into_inner().context("ending a layer")
+    archive.into_inner().context("ending an archive")
 }
 
 fn file<W: Write>(

@@ -15,6 +15,7 @@ mod bench;
 mod build;
 mod ci;
 mod collector;
+mod deb;
 mod demo;
 mod generate;
 mod image;
@@ -59,6 +60,7 @@ enum Command {
     Sweep(sweep::Args),
     Vmtest(vmtest::Args),
     Image(image::Args),
+    Deb(deb::Args),
     Kube(kube::Args),
     Bench(bench::Args),
     Generate(generate::Args),
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Command::Sweep(args) => sweep::run(&args),
         Command::Vmtest(args) => vmtest::run(&args),
         Command::Image(args) => image::run(&args),
+        Command::Deb(args) => deb::run(&args),
         Command::Kube(args) => kube::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Generate(args) => generate::run(&args),
