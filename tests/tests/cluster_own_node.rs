@@ -112,21 +112,18 @@ fn an_agents_token_writes_the_nodedrift_of_its_own_node_and_no_other() -> Result
     .map_err(anyhow::Error::msg)?;
 
     // With the chart's own roles: its node.
-    for (arguments, input) in [
-        (&create[..], object("own-a")),
-        (&apply[..], object("own-a")),
-        (&status_apply[..], object("own-a")),
-        (
-            &[
-                &["patch", "nd", "own-a", "--subresource=status"],
-                &patch[..],
-            ]
-            .concat(),
-            String::new(),
-        ),
-        (&["get", "nd", "own-a"], String::new()),
-    ] {
-        let said = ask(&own, arguments, &input)?;
+    let patch_status = ["patch", "nd", "own-a", "--subresource=status"];
+    let patch_status = [&patch_status[..], &patch].concat();
+    let mine = object("own-a");
+    let own_node: [(&[&str], &str); 5] = [
+        (&create, &mine),
+        (&apply, &mine),
+        (&status_apply, &mine),
+        (&patch_status, ""),
+        (&["get", "nd", "own-a"], ""),
+    ];
+    for (arguments, input) in own_node {
+        let said = ask(&own, arguments, input)?;
         ensure!(said.is_ok(), "{arguments:?}: {said:?}");
     }
     // With all roles there are: no other, not even by trying.
