@@ -24,7 +24,7 @@ use super::{
 use crate::{
     compare, confine,
     declare::{Declared, Mode, Snapshot, Sources, Target},
-    heal,
+    heal, memory,
     observe::{Host, observe},
     probe::{self, Process},
     reload::{self, Allowed},
@@ -200,6 +200,7 @@ impl Server {
         if declared.seal != asked {
             *declared = Arc::new(self.read(&holds(held), asked)?);
             self.host.declare(&declared.snapshot.files);
+            memory::give_back();
         }
         Ok(Answer::Declared)
     }
