@@ -140,11 +140,14 @@ pub(crate) fn all(workspace: &Workspace, args: &Args) -> Result<Result<Table, St
         let start = Instant::now();
         eprintln!("==> boot {} ({})", kernel.name, kernel.package);
         let said = boot::boot(&tools, kernel, &base, folder.path(), &logs);
-        eprintln!(
-            "    {}: {:.1} s",
-            kernel.name,
-            start.elapsed().as_secs_f64()
-        );
+        if let Ok(said) = &said {
+            eprintln!(
+                "    {}: {:.0} s, {:.0} s of a processor",
+                kernel.name,
+                start.elapsed().as_secs_f64(),
+                said.worked.as_secs_f64()
+            );
+        }
         said
     };
     for ((series, _), said) in to_boot

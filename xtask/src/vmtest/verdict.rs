@@ -294,6 +294,8 @@ impl fmt::Display for Table {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     static SERIES: Series = Series {
@@ -310,6 +312,7 @@ mod tests {
                 tests: tests.replace('\n', "\r\n"),
                 console: "booting\nKernel panic - not syncing: oh\nrebooting\n".into(),
                 ended_by_us: false,
+                worked: Duration::ZERO,
             },
         )
     }
@@ -349,6 +352,7 @@ mod tests {
                     tests: said(sensor),
                     console: String::new(),
                     ended_by_us: false,
+                    worked: Duration::ZERO,
                 },
             )
         };
