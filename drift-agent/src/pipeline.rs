@@ -24,6 +24,7 @@ mod quiet;
 mod reloads;
 mod scan;
 mod selftest;
+mod service;
 mod status;
 mod stops;
 mod sweep;
@@ -188,6 +189,7 @@ struct Pipeline {
     /// Programs that are attached, of all there are.
     hooks: (usize, usize),
     started: Instant,
+    service: Option<service::Service>,
 }
 
 /// What `run` needs beside its settings.
@@ -303,6 +305,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         sensor,
         hooks: (hooks, hooks + unseen_count),
         started: Instant::now(),
+        service: service::Service::of_environment(),
     };
     pipeline.before = pipeline.before();
     match parts.rejected {
@@ -574,6 +577,7 @@ impl Pipeline {
         }
         self.first = None;
         self.keep_places();
+        self.tell_ready();
         if self.settings.ready_file.is_some() {
             let restorer = Arc::clone(&self.restorer);
             self.run_apart(move || Done::Ready(restorer.ready_file(true)));

@@ -55,6 +55,12 @@ impl Cluster {
         Ok(Some(cluster))
     }
 
+    /// Where its programs, keys and logs are.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
     /// `program`, in the cluster's network.
     ///
     /// # Errors

@@ -1,6 +1,7 @@
 //! The harness.
 
 pub mod agent;
+pub mod chart;
 pub mod cluster;
 pub mod collector;
 pub mod command;

@@ -64,7 +64,10 @@ pub(crate) fn probes(workspace: &Workspace, toolchain: &Toolchain) -> Result<Pat
         .args(["build", "--package", "drift-ebpf", "--bins", "--release"])
         .args(["--target", TARGET, "-Z", "build-std=core", "--target-dir"])
         .arg(&folder)
-        .env("RUSTFLAGS", rustflags(std::env::consts::ARCH))
+        .env(
+            "RUSTFLAGS",
+            format!("{} {}", rustflags(std::env::consts::ARCH), without_places(workspace)),
+        )
         .current_dir(&workspace.root)
         .hint(
             "If bpf-linker complains about bitcode, its LLVM is older than the compiler's; if something it needs is missing: \
@@ -80,6 +83,21 @@ pub(crate) fn probes(workspace: &Workspace, toolchain: &Toolchain) -> Result<Pat
 /// As aya-build passes them: the architecture whose registers the programs see, and debug information for the linker to make BTF of.
 fn rustflags(arch: &str) -> String {
     format!("--cfg=bpf_target_arch=\"{arch}\" -Cdebuginfo=2 -Clink-arg=--btf")
+}
+
+/// No folder of the machine that builds gets into what is built: the same tree gives the same bytes in another place, too.
+fn without_places(workspace: &Workspace) -> String {
+    let cargo = std::env::var_os("CARGO_HOME")
+        .map(PathBuf::from)
+        .or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".cargo")));
+    let places = [(cargo, "/cargo"), (Some(workspace.root.clone()), "/drift")];
+    let flags: Vec<String> = places
+        .into_iter()
+        .filter_map(|(place, shown)| {
+            Some(format!("--remap-path-prefix={}={shown}", place?.display()))
+        })
+        .collect();
+    flags.join(" ")
 }
 
 /// Leaves the time of an unchanged copy alone, so that Cargo does not embed it again. Whole or not at all.
@@ -111,6 +129,21 @@ pub(crate) fn agent(workspace: &Workspace, profile: Profile) -> Result<PathBuf> 
     }
     .run()?;
     Ok(workspace.agent(profile))
+}
+
+/// As it ships, with the C library inside: it runs where there is nothing else.
+pub(crate) fn static_agent(workspace: &Workspace) -> Result<PathBuf> {
+    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let flags = without_places(workspace);
+    Step::cargo("build the agent (release, static)")
+        .args(["build", "--release", "--package", "drift-agent", "--bins"])
+        // Named, the flags are the program's alone: what builds it needs the machine's libraries.
+        .args(["--target", &target])
+        .env("RUSTFLAGS", format!("-Ctarget-feature=+crt-static {flags}"))
+        .env("DRIFT_PROBES", workspace.probes())
+        .current_dir(&workspace.root)
+        .run()?;
+    Ok(workspace.target.join(target).join("release/drift-agent"))
 }
 
 #[cfg(test)]

@@ -1,11 +1,13 @@
 //! `cargo xtask generate`: files of the tree that are made from the code, and kept in it so that nobody has to build to use them.
 
+mod chart;
 mod yaml;
 
 use std::{collections::BTreeMap, fs, path::PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use drift_common::policy;
+use serde_json::{Value, json};
 
 use crate::workspace::Workspace;
 
@@ -14,7 +16,8 @@ Examples:
   cargo xtask generate             writes them anew
   cargo xtask generate --check     says which are not as they would be written
 
-What there is: deploy/crds, the custom resource definitions, from the language of policies.";
+What there is: deploy/crds, the custom resource definitions, from the language of policies; the same
+for Helm in deploy/chart/files/crds; and deploy/chart/README.md, from the comments of values.yaml.";
 
 /// Make the files that come from the code.
 #[derive(Debug, clap::Args)]
@@ -26,14 +29,16 @@ pub(crate) struct Args {
 }
 
 /// Folders in which every file is made, relative to the checkout.
-const FOLDERS: [&str; 1] = ["deploy/crds"];
+const FOLDERS: [&str; 2] = [CRDS, CHART_CRDS];
+const CRDS: &str = "deploy/crds";
+const CHART_CRDS: &str = "deploy/chart/files/crds";
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::find()?;
     if args.check {
         return check(&workspace);
     }
-    for (path, text) in files() {
+    for (path, text) in files(&workspace)? {
         let path = workspace.root.join(path);
         if let Some(folder) = path.parent() {
             fs::create_dir_all(folder).with_context(|| format!("making {}", folder.display()))?;
@@ -46,7 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 
 /// Fails where a file is not as it would be written, or is of nobody.
 pub(crate) fn check(workspace: &Workspace) -> Result<()> {
-    let made = files();
+    let made = files(workspace)?;
     let mut wrong = Vec::new();
     for (path, text) in &made {
         match fs::read_to_string(workspace.root.join(path)) {
@@ -100,17 +105,30 @@ fn first_difference(there: &str, made: &str) -> String {
     )
 }
 
-fn files() -> BTreeMap<PathBuf, String> {
-    policy::definitions()
-        .into_iter()
-        .map(|(name, definition)| {
+fn files(workspace: &Workspace) -> Result<BTreeMap<PathBuf, String>> {
+    let mut files = BTreeMap::new();
+    for (name, mut definition) in policy::definitions() {
+        let mut put = |folder: &str, definition: &Value| {
             let text = format!(
                 "# Made by `cargo xtask generate`.\n{}",
-                yaml::document(&definition)
+                yaml::document(definition)
             );
-            (PathBuf::from("deploy/crds").join(name), text)
-        })
-        .collect()
+            files.insert(PathBuf::from(folder).join(&name), text);
+        };
+        put(CRDS, &definition);
+        definition["metadata"]["labels"] = json!({"app.kubernetes.io/part-of": "drift"});
+        // With the definitions, Helm would remove everybody's policies.
+        definition["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
+        put(CHART_CRDS, &definition);
+    }
+    let values = workspace.root.join("deploy/chart/values.yaml");
+    let values =
+        fs::read_to_string(&values).with_context(|| format!("reading {}", values.display()))?;
+    files.insert(
+        PathBuf::from("deploy/chart/README.md"),
+        chart::page(&values),
+    );
+    Ok(files)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 mod certificates;
 mod control;
-mod image;
+mod demo;
 mod machine;
 mod node;
 mod place;
@@ -28,11 +28,14 @@ const EXAMPLES: &str = "\
 Examples:
   sudo -E cargo xtask kube up               a control plane and one node
   sudo -E cargo xtask kube up --nodes 0     a control plane alone
+  sudo -E cargo xtask kube up --image target/image/drift-agent.tar
+                                            with an image on every node
+  sudo -E cargo xtask kube demo             the chart installed, a pod's drift healed on its node
   sudo -E cargo xtask kube test             the tests that need a cluster, in one of their own
   sudo -E cargo xtask kube down             ends and removes it, also what a killed `up` has left
 
 The programs are those in the folder that KUBEBUILDER_ASSETS names; what is not there is built
-with Go from its module proxy, once (9 minutes on two cores), and kept in ~/.cache/drift/tools.
+with Go from its module proxy, once (10 minutes on two cores), and kept in ~/.cache/drift/tools.
 The cluster has networks, mounts and control groups of its own: nothing of it leaves the machine,
 and the machine's files stay as they are.";
 
@@ -48,6 +51,7 @@ pub(crate) struct Args {
 enum What {
     Up(Up),
     Down(Down),
+    Demo(demo::Args),
     Test(test::Args),
     #[command(hide = true)]
     Place(place::Args),
@@ -59,6 +63,9 @@ struct Up {
     /// How many nodes, called node-a, node-b and so on.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u8).range(0..=9))]
     nodes: u8,
+    /// An image, as `cargo xtask image` writes it, for every node to have. May be given more than once.
+    #[arg(long = "image", value_name = "FILE")]
+    images: Vec<PathBuf>,
 }
 
 /// End the cluster and remove all of it, also what a killed `up` has left.
@@ -75,12 +82,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     match &args.what {
         What::Up(up) => {
-            let cluster = match Cluster::up(&workspace, up.nodes)? {
+            let cluster = match Cluster::up(&workspace, up.nodes, &up.images)? {
                 Ok(cluster) => cluster,
                 Err(reason) => bail!("{reason}"),
             };
             let state = cluster.keep();
             println!("kubectl as the admin:  {}", state.kubectl().display());
+            if up.nodes > 0 {
+                println!("helm as the admin:     {}", state.helm().display());
+            }
             println!("end it:                cargo xtask kube down");
             Ok(())
         }
@@ -93,6 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             }
             Ok(())
         }
+        What::Demo(demo::Args {}) => demo::run(&workspace),
         What::Test(args) => test::run(&workspace, args),
         What::Place(_) => Ok(()), // above
     }
@@ -104,8 +115,12 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Brings one up, with its programs built first where they have to be. `Err(reason)`: not on this machine.
-    pub(crate) fn up(workspace: &Workspace, nodes: u8) -> Result<Result<Cluster, String>> {
+    /// Brings one up, with its programs built first where they have to be, and `images` on every node. `Err(reason)`: not on this machine.
+    pub(crate) fn up(
+        workspace: &Workspace,
+        nodes: u8,
+        images: &[PathBuf],
+    ) -> Result<Result<Cluster, String>> {
         if let Some(reason) = state::refused() {
             return Ok(Err(reason));
         }
@@ -115,6 +130,7 @@ impl Cluster {
         let mut wanted = programs::CONTROL_PLANE.to_vec();
         if nodes > 0 {
             wanted.extend(programs::NODE);
+            wanted.extend(programs::DEPLOYMENT);
         }
         let programs = match programs::ensure(&workspace.tools(), &wanted)? {
             Ok(programs) => programs,
@@ -132,11 +148,11 @@ impl Cluster {
             }
         }
         let cluster = Cluster { state: Some(state) };
-        cluster.start(&programs, nodes)?; // where it fails, what there is of it ends here
+        cluster.start(&programs, nodes, images)?; // where it fails, what there is of it ends here
         Ok(Ok(cluster))
     }
 
-    fn start(&self, programs: &Programs, nodes: u8) -> Result<()> {
+    fn start(&self, programs: &Programs, nodes: u8, images: &[PathBuf]) -> Result<()> {
         let state = self.state.as_ref().context("a cluster that has ended")?;
         let interrupt = Interrupt::listen().context("listening for signals")?;
         let start = Instant::now();
@@ -157,7 +173,7 @@ impl Cluster {
         let bridge = control.up(nodes > 0)?;
         said("control plane", start.elapsed());
         if nodes > 0 {
-            node::share(&control)?;
+            node::share(&control, images)?;
         }
         std::thread::scope(|scope| {
             let nodes: Vec<_> = (1..)

@@ -3,6 +3,7 @@
 #![forbid(unsafe_code)]
 
 mod apt;
+mod archive;
 mod go;
 mod interrupt;
 mod machine;
@@ -14,8 +15,10 @@ mod bench;
 mod build;
 mod ci;
 mod collector;
+mod deb;
 mod demo;
 mod generate;
+mod image;
 mod kube;
 mod setup;
 mod sweep;
@@ -33,6 +36,7 @@ Examples:
   cargo xtask build --release   the one binary, kernel programs inside: target/release/drift-agent
   cargo xtask test              every test this machine can run, and what was skipped and why
   cargo xtask vmtest            the kernel tier of the tests in other kernels, in QEMU
+  cargo xtask image             the agent as a container image: target/image/drift-agent.tar
   cargo xtask kube up           a real Kubernetes on this machine, in seconds
   cargo xtask setup --check     what building the kernel programs still needs here";
 
@@ -55,6 +59,8 @@ enum Command {
     Test(test::Args),
     Sweep(sweep::Args),
     Vmtest(vmtest::Args),
+    Image(image::Args),
+    Deb(deb::Args),
     Kube(kube::Args),
     Bench(bench::Args),
     Generate(generate::Args),
@@ -72,6 +78,8 @@ fn main() -> ExitCode {
         Command::Test(args) => test::run(&args),
         Command::Sweep(args) => sweep::run(&args),
         Command::Vmtest(args) => vmtest::run(&args),
+        Command::Image(args) => image::run(&args),
+        Command::Deb(args) => deb::run(&args),
         Command::Kube(args) => kube::run(&args),
         Command::Bench(args) => bench::run(&args),
         Command::Generate(args) => generate::run(&args),

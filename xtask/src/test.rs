@@ -210,7 +210,7 @@ fn cluster(workspace: &Workspace) -> Result<(kube::Cluster, std::path::PathBuf),
     if !kube::Cluster::is_built(workspace) {
         return Err("the cluster's programs are not built: `cargo xtask kube test` builds them, once (4 minutes)".to_owned());
     }
-    let cluster = kube::Cluster::up(workspace, 0).map_err(|error| format!("{error:#}"))??;
+    let cluster = kube::Cluster::up(workspace, 0, &[]).map_err(|error| format!("{error:#}"))??;
     let folder = cluster.folder().ok_or("it has ended")?;
     Ok((cluster, folder))
 }

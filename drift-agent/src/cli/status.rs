@@ -5,7 +5,7 @@ mod table;
 use std::{path::Path, process::ExitCode};
 
 use anyhow::Result;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use drift_common::escape;
 
 use super::{format::Format, policy::print, state::StateFolder};
@@ -22,8 +22,19 @@ use crate::{
 pub struct StatusCommand {
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
+    /// Say nothing but whether the agent is so far, and why not: for the probes of whoever runs it.
+    #[arg(long, value_enum, conflicts_with = "output")]
+    is: Option<Stage>,
     #[command(flatten)]
     state: StateFolder,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Stage {
+    /// It answers, so its one task that decides goes on.
+    Alive,
+    /// It would hear of a change, and everything was looked at once.
+    Ready,
 }
 
 const EXAMPLES: &str = "\
@@ -33,9 +44,11 @@ Status:
   5   degraded: the agent cannot do all it should, or has not compared everything yet
   3   no agent is running
   1   something went wrong
+  With --is: 0, 5 (not so far) or 3. What drifts is no matter there.
 
 Examples:
   sudo drift-agent status
+  sudo drift-agent status --is ready
   sudo drift-agent status -o json | jq '.policies[] | select(.drifting > 0)'";
 
 impl StatusCommand {
@@ -44,7 +57,7 @@ impl StatusCommand {
     /// # Errors
     /// The agent does not answer, or standard output cannot be written to.
     pub fn run(self) -> Result<ExitCode> {
-        let StatusCommand { output, state } = self;
+        let StatusCommand { output, is, state } = self;
         let state = state.path()?;
         let status = match ask(&state, Request::Status) {
             Ok(Body::Status(status)) => *status,
@@ -52,10 +65,30 @@ impl StatusCommand {
             Err(AskError::NoAgent) => without_agent(&state),
             Err(error) => return Err(error.into()),
         };
+        if let Some(stage) = is {
+            return is_so_far(stage, &status);
+        }
         let table = || table::table(&status, &jiff::tz::TimeZone::system());
         print(&output.print_one(serde_json::to_value(&status)?, table))?;
         Ok(ExitCode::from(exit(status.health)))
     }
+}
+
+fn is_so_far(stage: Stage, status: &Status) -> Result<ExitCode> {
+    if status.health == Health::NoAgent {
+        let reasons = status.reasons.iter().map(|reason| reason.message.as_str());
+        print(&format!("{}\n", reasons.collect::<Vec<_>>().join("; ")))?;
+        return Ok(ExitCode::from(exit(Health::NoAgent)));
+    }
+    let missing = match stage {
+        Stage::Alive => None,
+        Stage::Ready => status.not_ready(),
+    };
+    let Some(missing) = missing else {
+        return Ok(ExitCode::SUCCESS);
+    };
+    print(&format!("not ready: {missing}\n"))?;
+    Ok(ExitCode::from(exit(Health::Degraded)))
 }
 
 /// The command's own status.

@@ -17,6 +17,7 @@ impl Pipeline {
         back: &mut mpsc::UnboundedReceiver<Box<Done>>,
         ears: Option<Ears>,
     ) -> Result<(), PipelineError> {
+        self.tell_end();
         self.urgent.clear();
         self.patient.clear();
         let until = Instant::now() + FAREWELL;

@@ -145,6 +145,7 @@ impl Pipeline {
                 Timer::Stops => self.look_at_stops(Cause::Scan, None)?,
                 Timer::Waiting => self.again |= std::mem::take(&mut self.halt.waits),
                 Timer::ByHand => self.end_by_hand(),
+                Timer::Service => self.go_on(),
                 Timer::Path(index) => self.path_due(index),
             }
         }

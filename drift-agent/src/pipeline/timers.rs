@@ -30,6 +30,8 @@ pub enum Timer {
     ByHand,
     /// Note which policies are as declared.
     Health,
+    /// The service manager wants to hear that the agent goes on.
+    Service,
     /// A path wants to be looked at, or healed.
     Path(usize),
 }

@@ -86,6 +86,21 @@ pub struct Status {
     pub privilege: Option<PrivilegeStatus>,
 }
 
+impl Status {
+    /// What an agent that answers lacks until a node can rely on it; `None`: nothing. What drifts, and what a policy says wrong, does not count: another
+    /// agent would not do better.
+    #[must_use]
+    pub fn not_ready(&self) -> Option<&str> {
+        let deaf = [Lack::NoProbes, Lack::SensorFault].map(Lack::name);
+        let mut reasons = self.reasons.iter();
+        if let Some(reason) = reasons.find(|reason| deaf.contains(&reason.reason.as_str())) {
+            return Some(&reason.message);
+        }
+        let looked = self.last_full_scan.is_some();
+        (!looked).then_some("the first look at everything has not ended")
+    }
+}
+
 /// What keeps the process that looks from writing, and who writes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PrivilegeStatus {
@@ -474,6 +489,27 @@ mod tests {
         }
         for reason in crate::serve::socket::REFUSALS {
             assert!(PAGE.contains(&format!("`{reason}`")), "{reason}");
+        }
+    }
+
+    #[test]
+    fn who_has_looked_at_everything_and_would_hear_of_a_change_is_ready() {
+        let reason = |lack: Lack| Reason::new(lack.name(), "it lacks something");
+        let status = |looked: bool, lacks: &[Lack]| {
+            let scan = serde_json::json!({"ended": "2026-01-01T00:00:00Z", "age_s": 1, "files": 1, "took_ns": 1});
+            let mut status = serde_json::json!({"node": "n", "health": "degraded", "reasons": [], "policies": []});
+            if looked {
+                status["last_full_scan"] = scan;
+            }
+            let mut status: Status = serde_json::from_value(status).unwrap();
+            status.reasons = lacks.iter().copied().map(reason).collect();
+            status.not_ready().map(str::to_owned)
+        };
+        assert_eq!(status(true, &[]), None);
+        assert!(status(false, &[]).unwrap().contains("first look"));
+        for lack in Lack::ALL {
+            let deaf = matches!(lack, Lack::NoProbes | Lack::SensorFault);
+            assert_eq!(status(true, &[lack]).is_some(), deaf, "{lack:?}");
         }
     }
 }

@@ -1,7 +1,7 @@
 //! The control plane: one network, in which nothing leads out of the machine. The API server listens on 443 of the bridge and of the
 //! address of the `kubernetes` service, so that in-cluster configuration works without kube-proxy.
 
-use std::{fs, os::unix::fs::PermissionsExt as _, time::Duration};
+use std::{fs, os::unix::fs::PermissionsExt as _, path::Path, time::Duration};
 
 use anyhow::{Context as _, Result};
 
@@ -76,6 +76,9 @@ impl Control<'_> {
         self.start(holder, Program::Etcd, self.etcd())?;
         self.start(holder, Program::ApiServer, self.api_server())?;
         self.kubectl(holder)?;
+        if scheduled {
+            self.helm(holder)?;
+        }
         wait(
             self.interrupt,
             "the API server is ready",
@@ -142,15 +145,22 @@ impl Control<'_> {
 
     /// A program for people and tests: kubectl, in the cluster's network.
     fn kubectl(&self, holder: u32) -> Result<()> {
-        let path = self.state.kubectl();
-        let script = format!(
-            "#!/bin/sh\nexec nsenter -t {holder} -n -- {} --kubeconfig {} \"$@\"\n",
-            self.programs.path(Program::Kubectl)?.display(),
-            self.state.kubeconfig().display()
+        let kubectl = self.programs.path(Program::Kubectl)?.display();
+        let config = self.state.kubeconfig();
+        let command = format!("{kubectl} --kubeconfig {}", config.display());
+        script(&self.state.kubectl(), holder, &command)
+    }
+
+    /// Helm, likewise; what it keeps goes with the cluster.
+    fn helm(&self, holder: u32) -> Result<()> {
+        let helm = self.programs.path(Program::Helm)?.display();
+        let own = self.state.folder.join("helm-files");
+        let own = own.display();
+        let command = format!(
+            "env HELM_CACHE_HOME={own}/cache HELM_CONFIG_HOME={own}/config HELM_DATA_HOME={own}/data KUBECONFIG={config} {helm}",
+            config = self.state.kubeconfig().display()
         );
-        fs::write(&path, script)
-            .and_then(|()| fs::set_permissions(&path, fs::Permissions::from_mode(0o755)))
-            .with_context(|| format!("writing {}", path.display()))
+        script(&self.state.helm(), holder, &command)
     }
 
     fn etcd(&self) -> Vec<String> {
@@ -235,4 +245,12 @@ impl Control<'_> {
     fn scheduler(&self) -> Vec<String> {
         self.callers(Program::Scheduler.name())
     }
+}
+
+/// Writes a program that runs `command` with its arguments in the network of the process `holder`.
+fn script(path: &Path, holder: u32, command: &str) -> Result<()> {
+    let script = format!("#!/bin/sh\nexec nsenter -t {holder} -n -- {command} \"$@\"\n");
+    fs::write(path, script)
+        .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o755)))
+        .with_context(|| format!("writing {}", path.display()))
 }

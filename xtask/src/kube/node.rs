@@ -8,18 +8,21 @@ use serde_json::json;
 
 use super::{
     control::{self, Control},
-    image::{self, Entry, What},
     machine as needed,
     programs::{NODE, Program},
-    state::{self, Daemon, GROUP, State, run_in, wait},
+    state::{self, Daemon, GROUP, run_in, wait},
 };
-use crate::{machine, step::Step};
+use crate::{
+    archive::{self, Entry, What},
+    machine,
+    step::Step,
+};
 
 /// The sandbox of every pod, and what tests run in pods.
 pub(crate) const BUSYBOX: &str = "localhost/drift-busybox:1";
 
-/// What all nodes share, in folders that each sees at the same place.
-pub(super) fn share(control: &Control<'_>) -> Result<()> {
+/// What all nodes share, in folders that each sees at the same place; `images` beside busybox.
+pub(super) fn share(control: &Control<'_>, images: &[PathBuf]) -> Result<()> {
     let bin = control.state.programs();
     fs::create_dir_all(&bin).with_context(|| format!("making {}", bin.display()))?;
     for (program, path) in control.programs.iter() {
@@ -53,13 +56,16 @@ pub(super) fn share(control: &Control<'_>) -> Result<()> {
                 what: What::Link("busybox".to_owned()),
             }),
     );
-    let file = busybox_archive(control.state);
+    let folder = control.state.images();
+    fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
+    for (number, image) in images.iter().enumerate() {
+        let here = folder.join(format!("{number}.tar"));
+        fs::copy(image, &here)
+            .with_context(|| format!("copying {} to {}", image.display(), here.display()))?;
+    }
+    let file = folder.join("busybox.tar");
     let output = fs::File::create(&file).with_context(|| format!("writing {}", file.display()))?;
-    image::write(output, BUSYBOX, &["/bin/sleep", "1000000000"], &entries)
-}
-
-fn busybox_archive(state: &State) -> PathBuf {
-    state.folder.join("busybox.tar")
+    archive::write(output, BUSYBOX, &["/bin/sleep", "1000000000"], &entries).map(drop)
 }
 
 pub(super) struct Node<'a> {
@@ -204,8 +210,14 @@ impl Node<'_> {
             Duration::from_secs(30),
             || ctr(&["version"]).is_ok(),
         )?;
-        let archive = busybox_archive(self.control.state);
-        ctr(&["images", "import", &archive.to_string_lossy()]).map(drop)
+        let folder = self.control.state.images();
+        let images =
+            fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))?;
+        for image in images {
+            let image = image.context("listing the images")?.path();
+            ctr(&["images", "import", &image.to_string_lossy()])?;
+        }
+        Ok(())
     }
 
     /// runc makes a container's group in every hierarchy, and none above it.

@@ -14,6 +14,7 @@ use crate::{go, machine};
 const KUBERNETES: &str = "36.3";
 const ETCD: &str = "3.7.3";
 const CONTAINERD: &str = "2.4.2";
+const HELM: &str = "4.3.1";
 
 /// The convention of other projects' tests: a folder with etcd, kube-apiserver and kubectl in it.
 const ASSETS: &str = "KUBEBUILDER_ASSETS";
@@ -29,6 +30,7 @@ pub(crate) enum Program {
     Containerd,
     Shim,
     Ctr,
+    Helm,
 }
 
 /// What a control plane without nodes needs.
@@ -48,6 +50,9 @@ pub(super) const NODE: [Program; 5] = [
     Program::Ctr,
 ];
 
+/// What is used where there are nodes.
+pub(super) const DEPLOYMENT: [Program; 1] = [Program::Helm];
+
 impl Program {
     pub(super) const fn name(self) -> &'static str {
         match self {
@@ -60,6 +65,7 @@ impl Program {
             Self::Containerd => "containerd",
             Self::Shim => "containerd-shim-runc-v2",
             Self::Ctr => "ctr",
+            Self::Helm => "helm",
         }
     }
 
@@ -79,6 +85,11 @@ impl Program {
                     Self::Shim => "/cmd/containerd-shim-runc-v2",
                     _ => "/cmd/ctr",
                 },
+            },
+            Self::Helm => Source::Tool {
+                module: "helm.sh/helm/v4",
+                version: HELM,
+                package: "/cmd/helm",
             },
             Self::ApiServer
             | Self::ControllerManager
@@ -149,7 +160,12 @@ fn find_in(
     let mut missing = Vec::new();
     for program in wanted {
         let own = assets.map(|folder| folder.join(program.name()));
-        let places = own.into_iter().chain([program.kept(tools)]);
+        // Of the others the version matters: they are of one cluster.
+        let installed = (*program == Program::Helm).then(|| machine::which(program.name()));
+        let places = own
+            .into_iter()
+            .chain(installed.flatten())
+            .chain([program.kept(tools)]);
         match places.into_iter().find(|file| machine::is_executable(file)) {
             Some(place) => drop(found.insert(*program, place)),
             None => missing.push(*program),
@@ -242,7 +258,7 @@ fn compile(
     fs::create_dir_all(place).with_context(|| format!("making {}", place.display()))?;
     let output = module.join(format!("{}.out", program.name()));
     go::step(format!(
-        "build {} (once; all of the cluster's take 9 minutes)",
+        "build {} (once; all of the cluster's take 10 minutes)",
         program.name()
     ))
     .args(["build", "-trimpath", "-ldflags", flags, "-o"])
@@ -354,6 +370,7 @@ mod tests {
         put(&Program::Etcd.kept(&tools));
         assert!(Program::Etcd.kept(&tools).ends_with("etcd-3.7.3/etcd"));
         assert!(Program::Ctr.kept(&tools).ends_with("containerd-2.4.2/ctr"));
+        assert!(Program::Helm.kept(&tools).ends_with("helm-4.3.1/helm"));
         let missing = find_in(Some(&assets), &tools, &wanted).unwrap_err();
         assert_eq!(missing, [Program::Kubectl]);
         put(&assets.join("etcd"));

@@ -48,6 +48,16 @@ impl State {
         self.folder.join("kubectl")
     }
 
+    /// `helm` as the admin, from anywhere on the machine.
+    pub(super) fn helm(&self) -> PathBuf {
+        self.folder.join("helm")
+    }
+
+    /// Archives of the images that every node has.
+    pub(super) fn images(&self) -> PathBuf {
+        self.folder.join("images")
+    }
+
     pub(super) fn log(&self, daemon: &str) -> PathBuf {
         self.folder.join("log").join(format!("{daemon}.log"))
     }

@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{Cluster, said, state};
 use crate::{
-    build,
+    build, image,
     interrupt::Interrupt,
     setup,
     step::Step,
@@ -30,8 +30,8 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     let toolchain = setup::ensure(workspace)?;
     build::probes(workspace, &toolchain)?;
     let agent = build::agent(workspace, Profile::Dev)?;
-    // With a node: some tests run pods.
-    let cluster = match Cluster::up(workspace, 1)? {
+    let image = image::write(workspace)?;
+    let cluster = match Cluster::up(workspace, 1, &[image.file])? {
         Ok(cluster) => cluster,
         Err(reason) => bail!("{reason}"),
     };

@@ -74,7 +74,10 @@ pub(super) fn start(settings: Settings, host: Host) -> Result<()> {
         .transpose()
         .context("cannot keep what the cluster says")?;
     runtime.block_on(async {
-        let mut reporter = Reporter::new(settings.output, &crate::cli::node(), otlp.as_ref())?;
+        // A pod's own name is not that of its node.
+        let named = settings.source.as_ref().map(|source| source.node.clone());
+        let node = named.unwrap_or_else(crate::cli::node);
+        let mut reporter = Reporter::new(settings.output, &node, otlp.as_ref())?;
         if let Err(error) = reporter.keep_history(&settings.state, Bounds::default()) {
             complain(format_args!("degraded: no history is kept ({error}). All else goes on."));
         }

@@ -1,11 +1,12 @@
-//! Images without a registry and without a builder: an archive as `docker save` writes it, with one layer. The same files give the same bytes.
+//! Files in an archive, of which the same files always give the same bytes; and images without a registry and without a builder: an archive as
+//! `docker save` writes it, with one layer, in which no mode lets anybody write.
 
 use std::{io::Write, path::Path};
 
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
-/// A file or link of the layer, at a path without its first `/`.
+/// A file or link, at a path without its first `/`.
 pub(crate) struct Entry {
     pub(crate) path: String,
     pub(crate) what: What,
@@ -14,17 +15,19 @@ pub(crate) struct Entry {
 pub(crate) enum What {
     Directory,
     Program(Vec<u8>),
+    File(Vec<u8>),
     Link(String),
 }
 
-/// Writes the image `reference` (as in `localhost/x:1`) with `entries` and this entry point.
+/// Writes the image `reference` (as in `localhost/x:1`) with `entries` and this entry point; gives the digest of its configuration, by which
+/// container runtimes know it.
 pub(crate) fn write(
     to: impl Write,
     reference: &str,
     entrypoint: &[&str],
     entries: &[Entry],
-) -> Result<()> {
-    let layer = layer(entries)?;
+) -> Result<String> {
+    let layer = files(entries, Owner::Reads)?;
     let layer_digest = digest(&layer);
     let config = json!({
         "architecture": match std::env::consts::ARCH {
@@ -37,7 +40,8 @@ pub(crate) fn write(
         "history": [{"created_by": "cargo xtask"}],
     })
     .to_string();
-    let config_name = format!("{}.json", digest(config.as_bytes()));
+    let config_digest = digest(config.as_bytes());
+    let config_name = format!("{config_digest}.json");
     let layer_name = format!("{layer_digest}.tar");
     let manifest =
         json!([{"Config": config_name, "RepoTags": [reference], "Layers": [layer_name]}])
@@ -50,16 +54,30 @@ pub(crate) fn write(
     ] {
         file(&mut archive, name, 0o644, bytes)?;
     }
-    archive.finish().context("ending an image")
+    archive.finish().context("ending an image")?;
+    Ok(config_digest)
 }
 
-fn layer(entries: &[Entry]) -> Result<Vec<u8>> {
+/// What the owner of all files, root, may do with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Owner {
+    Reads,
+    Writes,
+}
+
+/// An archive of `entries`, all of which are root's.
+pub(crate) fn files(entries: &[Entry], owner: Owner) -> Result<Vec<u8>> {
+    let write = match owner {
+        Owner::Reads => 0,
+        Owner::Writes => 0o200,
+    };
     let mut archive = tar::Builder::new(Vec::new());
     for Entry { path, what } in entries {
         match what {
-            What::Program(bytes) => file(&mut archive, path, 0o755, bytes)?,
+            What::Program(bytes) => file(&mut archive, path, 0o555 | write, bytes)?,
+            What::File(bytes) => file(&mut archive, path, 0o444 | write, bytes)?,
             What::Directory => {
-                let mut header = header(tar::EntryType::Directory, 0o755, 0);
+                let mut header = header(tar::EntryType::Directory, 0o555 | write, 0);
                 archive
                     .append_data(&mut header, Path::new(path), std::io::empty())
                     .with_context(|| format!("adding {path}"))?;
@@ -72,7 +90,7 @@ fn layer(entries: &[Entry]) -> Result<Vec<u8>> {
             }
         }
     }
-    archive.into_inner().context("ending a layer")
+    archive.into_inner().context("ending an archive")
 }
 
 fn file<W: Write>(
@@ -155,12 +173,18 @@ mod tests {
             config["rootfs"]["diff_ids"][0],
             format!("sha256:{}", digest(&parts[layer]))
         );
-        let paths: Vec<String> = tar::Archive::new(&parts[layer][..])
+        let paths: Vec<(String, u32)> = tar::Archive::new(&parts[layer][..])
             .entries()
             .unwrap()
-            .map(|entry| entry.unwrap().path().unwrap().display().to_string())
+            .map(|entry| {
+                let entry = entry.unwrap();
+                let path = entry.path().unwrap().display().to_string();
+                (path, entry.header().mode().unwrap())
+            })
             .collect();
-        assert_eq!(paths, ["bin", "bin/x", "bin/sh"]);
+        // A link has no mode of its own.
+        let expected = [("bin", 0o555), ("bin/x", 0o555), ("bin/sh", 0o777)];
+        assert_eq!(paths, expected.map(|(path, mode)| (path.to_owned(), mode)));
         assert_eq!(
             digest(b""),
             "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"
