@@ -1,7 +1,7 @@
 //! `cargo xtask vmtest`: the kernel tier of the tests, run in other kernels than this machine's.
 //!
-//! Debian's kernels are booted in QEMU without KVM, from an image in memory that holds the very binaries which `cargo xtask test` runs here, the
-//! programs and libraries of this machine that they need, and nothing else. Nothing is installed: kernels and QEMU are unpacked in the user's
+//! Debian's kernels are booted in QEMU without KVM, from an image in memory that holds the agent, the tests in one program, the programs and
+//! libraries of this machine that these need, and nothing else. Nothing is installed: kernels and QEMU are unpacked in the user's
 //! cache folder.
 
 mod archive;
@@ -14,7 +14,6 @@ mod tools;
 mod verdict;
 
 use std::{
-    collections::BTreeSet,
     ffi::OsString,
     fs,
     path::{Path, PathBuf},
@@ -77,8 +76,10 @@ const SENSORS: [&str; 2] = ["btf", "tracepoint"];
 /// Guests that run at a time.
 const GUESTS: usize = 2;
 
-/// Which test binaries are run in a guest: the tier of that prefix.
+/// Which tests are run in a guest: the files of that prefix.
 const TIER: &str = "kernel_";
+/// The one program that has them all (tests/tests/kernel.rs).
+const PROGRAM: &str = "kernel";
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::find()?;
@@ -113,11 +114,12 @@ pub(crate) fn all(workspace: &Workspace, args: &Args) -> Result<Result<Table, St
     build::probes(workspace, &toolchain)?;
     // As it ships: a guest's processor is some ten times slower than the machine's, and each test starts an agent that reads megabytes of type information.
     let agent = build::agent(workspace, Profile::Release)?;
-    let tests = build_tests(workspace)?;
+    let (tests, tier) = build_tests(workspace)?;
     let wanted: Vec<&str> = sensors(&args.sensor);
     let guest = Guest {
         agent: &agent,
         tests: &tests,
+        tier: &tier,
         sensors: &wanted,
         filter: args.filter.as_deref(),
         command: &args.command,
@@ -138,11 +140,14 @@ pub(crate) fn all(workspace: &Workspace, args: &Args) -> Result<Result<Table, St
         let start = Instant::now();
         eprintln!("==> boot {} ({})", kernel.name, kernel.package);
         let said = boot::boot(&tools, kernel, &base, folder.path(), &logs);
-        eprintln!(
-            "    {}: {:.1} s",
-            kernel.name,
-            start.elapsed().as_secs_f64()
-        );
+        if let Ok(said) = &said {
+            eprintln!(
+                "    {}: {:.0} s, {:.0} s of a processor",
+                kernel.name,
+                start.elapsed().as_secs_f64(),
+                said.worked.as_secs_f64()
+            );
+        }
         said
     };
     for ((series, _), said) in to_boot
@@ -203,25 +208,21 @@ fn vmtest_folder(workspace: &Workspace) -> PathBuf {
     tools.parent().unwrap_or(&tools).join("vmtest")
 }
 
-/// Builds the tests and gives the binaries of the tier.
-fn build_tests(workspace: &Workspace) -> Result<Vec<PathBuf>> {
+/// Builds the tier's program, and gives it and the names of the tier's files.
+fn build_tests(workspace: &Workspace) -> Result<(PathBuf, Vec<String>)> {
     let tier = tier(&workspace.root.join("tests/tests"))?;
-    let said = tier
-        .iter()
-        .fold(
-            Step::cargo("build the tests").args(["test", "--package", "drift-tests", "--no-run"]),
-            |step, test| step.args(["--test", test]),
-        )
+    let said = Step::cargo("build the tests")
+        .args(["test", "--package", "drift-tests", "--no-run"])
+        .args(["--test", PROGRAM])
         .args(["--message-format", "json-render-diagnostics"])
         .env("DRIFT_PROBES", workspace.probes())
         .current_dir(&workspace.root)
         .read()?;
-    let tests = binaries(&said);
-    anyhow::ensure!(!tests.is_empty(), "cargo named no test binary {TIER}*");
-    Ok(tests)
+    let program = program(&said).with_context(|| format!("cargo named no test {PROGRAM}"))?;
+    Ok((program, tier))
 }
 
-/// The names of the tier's tests.
+/// The names of the tier's files.
 fn tier(folder: &Path) -> Result<Vec<String>> {
     let entries = fs::read_dir(folder).with_context(|| format!("reading {}", folder.display()))?;
     let mut names: Vec<String> = entries
@@ -234,19 +235,12 @@ fn tier(folder: &Path) -> Result<Vec<String>> {
 }
 
 /// From Cargo's messages, one JSON value a line.
-fn binaries(messages: &str) -> Vec<PathBuf> {
+fn program(messages: &str) -> Option<PathBuf> {
     messages
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
-        .filter(|message| {
-            message["target"]["name"]
-                .as_str()
-                .is_some_and(|name| name.starts_with(TIER))
-        })
-        .filter_map(|message| message["executable"].as_str().map(PathBuf::from))
-        .collect::<BTreeSet<_>>()
-        .into_iter()
-        .collect()
+        .filter(|message| message["target"]["name"] == PROGRAM)
+        .find_map(|message| message["executable"].as_str().map(PathBuf::from))
 }
 
 #[cfg(test)]
@@ -254,13 +248,25 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tiers_binaries_are_read_from_cargos_messages() {
+    fn the_tiers_program_is_read_from_cargos_messages() {
         let messages = r#"{"reason":"compiler-artifact","target":{"name":"kernel_alias"},"executable":"/t/kernel_alias-1"}
-{"reason":"compiler-artifact","target":{"name":"flow_heal"},"executable":"/t/flow_heal-2"}
-{"reason":"compiler-artifact","target":{"name":"kernel_x"},"executable":null}
+{"reason":"compiler-artifact","target":{"name":"kernel"},"executable":null}
+{"reason":"compiler-artifact","target":{"name":"kernel"},"executable":"/t/kernel-2"}
 not json
 "#;
-        assert_eq!(binaries(messages), [PathBuf::from("/t/kernel_alias-1")]);
+        assert_eq!(program(messages), Some(PathBuf::from("/t/kernel-2")));
+        assert_eq!(program("not json"), None);
+    }
+
+    #[test]
+    fn the_tiers_program_has_every_file_of_the_tier() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/tests");
+        let program = fs::read_to_string(folder.join(format!("{PROGRAM}.rs"))).unwrap();
+        let named: Vec<&str> = program
+            .lines()
+            .filter_map(|line| line.strip_prefix("mod ")?.strip_suffix(';'))
+            .collect();
+        assert_eq!(named, tier(&folder).unwrap());
     }
 
     #[test]

@@ -18,10 +18,17 @@ const TIMEOUT: Duration = Duration::from_secs(3600);
 /// Between two looks at QEMU.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// All security modules that a distribution may have switched on. A panic ends the guest. A kernel that is not let run for a while must not take its timer for
-/// broken.
-const COMMAND_LINE: &str =
-    "console=ttyS0 quiet panic=-1 no_timer_check lsm=lockdown,capability,landlock,yama,bpf";
+/// All security modules that a distribution may have switched on. A panic ends the guest. A kernel that is not let run for a while must not
+/// take its timer for broken. What guards a processor against its own guesses only costs instructions where none guesses. 112 is `rep_good`
+/// (see [`CPU`]).
+const COMMAND_LINE: &str = concat!(
+    "console=ttyS0 quiet panic=-1 no_timer_check lsm=lockdown,capability,landlock,yama,bpf ",
+    "mitigations=off clearcpuid=112"
+);
+
+/// All that QEMU can do, but for fast string instructions: where instructions are counted it leaves its translated code after each byte of
+/// one, and a kernel that finds them clears and copies memory with nothing else.
+const CPU: &str = "max,-erms,-fsrm";
 
 /// What came out of a guest.
 #[derive(Debug)]
@@ -32,6 +39,8 @@ pub(super) struct Said {
     pub(super) console: String,
     /// It did not end by itself.
     pub(super) ended_by_us: bool,
+    /// Processor time that it took.
+    pub(super) worked: Duration,
 }
 
 /// QEMU is ended with its value, whatever becomes of this program's plans.
@@ -66,8 +75,9 @@ pub(super) fn boot(
     command
         .args(["-n", "10"])
         .arg(tools.qemu())
-        .args(["-accel", "tcg", "-cpu", "max", "-smp", "1", "-m", "1536"])
-        // The guest's time goes by instructions, one a nanosecond, and jumps ahead while it idles: deadlines mean the same however busy this machine is.
+        .args(["-accel", "tcg", "-cpu", CPU, "-smp", "1", "-m", "1536"])
+        // The guest's time goes by instructions, one a nanosecond, and jumps ahead while it idles: deadlines mean the same however busy
+        // this machine is.
         .args(["-icount", "shift=0,sleep=off"])
         .args(["-nodefaults", "-no-user-config", "-no-reboot"])
         .args(["-display", "none"]);
@@ -90,13 +100,15 @@ pub(super) fn boot(
     let mut machine = Machine(command.spawn().context("starting QEMU (by way of nice)")?);
     let end = Instant::now() + TIMEOUT;
     let mut ended_by_us = true;
+    let mut work = Duration::ZERO;
     while Instant::now() < end {
         if let Some(status) = machine.0.try_wait().context("waiting for QEMU")? {
             anyhow::ensure!(status.success(), "QEMU ended with {status}");
             ended_by_us = false;
             break;
         }
-        if worked(machine.0.id()).is_some_and(|worked| worked > MOST_WORK) {
+        work = worked(machine.0.id()).unwrap_or(work).max(work);
+        if work > MOST_WORK {
             break;
         }
         std::thread::sleep(PAUSE);
@@ -110,6 +122,7 @@ pub(super) fn boot(
         tests: read(&tests)?,
         console: read(&console)?,
         ended_by_us,
+        worked: work,
     })
 }
 

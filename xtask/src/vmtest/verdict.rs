@@ -1,6 +1,6 @@
 //! What the guests said, test by test.
 //!
-//! A guest is believed only as far as it speaks: a test binary that was begun and not ended, and a guest that did not say that it is done, are
+//! A guest is believed only as far as it speaks: a file of tests that was begun and not ended, and a guest that did not say that it is done, are
 //! failures, with the kernel's last words.
 
 use std::{
@@ -86,7 +86,7 @@ impl Run {
             notes: BTreeSet::new(),
             failed: false,
         };
-        // (sensor, binary) under way.
+        // (sensor, file) under way.
         let mut current: Option<(String, String)> = None;
         let mut begun = BTreeSet::new();
         let mut named = None;
@@ -96,13 +96,13 @@ impl Run {
                 let words: Vec<&str> = words.splitn(4, ' ').collect();
                 match words[..] {
                     ["kernel", release] => run.release = release.to_owned(),
-                    ["begin", sensor, binary] => {
+                    ["begin", sensor, file] => {
                         begun.insert(sensor.to_owned());
-                        current = Some((sensor.to_owned(), binary.to_owned()));
+                        current = Some((sensor.to_owned(), file.to_owned()));
                     }
-                    ["end", sensor, binary, status] => {
+                    ["end", sensor, file, status] => {
                         current = None;
-                        run.ended(sensor, binary, status);
+                        run.ended(sensor, file, status);
                     }
                     // `SKIPPED <test>: <reason>`
                     ["skip", "SKIPPED", test, reason] => {
@@ -139,8 +139,8 @@ impl Run {
                 }
             }
         }
-        if let Some((sensor, binary)) = current {
-            run.fail(&sensor, &format!("({binary} did not end)"));
+        if let Some((sensor, file)) = current {
+            run.fail(&sensor, &format!("({file} did not end)"));
         }
         if !done {
             let last = if said.ended_by_us {
@@ -170,7 +170,7 @@ impl Run {
         }
     }
 
-    fn ended(&mut self, sensor: &str, binary: &str, status: &str) {
+    fn ended(&mut self, sensor: &str, file: &str, status: &str) {
         // 101: a test failed, which stands in a line of its own.
         let known = status == "0" || status == "101";
         let any = self.tests.keys().any(|(of, _)| of == sensor);
@@ -180,7 +180,7 @@ impl Run {
             } else {
                 "it ended badly"
             };
-            self.fail(sensor, &format!("({binary}: {how})"));
+            self.fail(sensor, &format!("({file}: {how})"));
         }
     }
 
@@ -191,9 +191,10 @@ impl Run {
     }
 }
 
-/// `test a_name ... ok`, as libtest says it: name and verdict.
+/// `test kernel_a::a_name ... ok`, as libtest says it: name, without the file, and verdict.
 fn test_line(line: &str) -> Option<(&str, &str)> {
-    line.strip_prefix("test ")?.split_once(" ... ")
+    let (path, said) = line.strip_prefix("test ")?.split_once(" ... ")?;
+    Some((path.rsplit("::").next().unwrap_or(path), said))
 }
 
 /// The console's last line that says something.
@@ -293,6 +294,8 @@ impl fmt::Display for Table {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     static SERIES: Series = Series {
@@ -309,11 +312,12 @@ mod tests {
                 tests: tests.replace('\n', "\r\n"),
                 console: "booting\nKernel panic - not syncing: oh\nrebooting\n".into(),
                 ended_by_us: false,
+                worked: Duration::ZERO,
             },
         )
     }
 
-    const WHOLE: &str = "@@ kernel 6.1.0-50\n@@ begin tracepoint kernel_a\n\nrunning 3 tests\ntest one ... ok\ntest two ... mount: oh\n  no\nFAILED\ntest three ... ok\n\
+    const WHOLE: &str = "@@ kernel 6.1.0-50\n@@ begin tracepoint kernel_a\n\nrunning 3 tests\ntest kernel_a::one ... ok\ntest two ... mount: oh\n  no\nFAILED\ntest three ... ok\n\
                          @@ skip SKIPPED three: no overlay here\n@@ end tracepoint kernel_a 101\n@@ done\n";
 
     #[test]
@@ -348,6 +352,7 @@ mod tests {
                     tests: said(sensor),
                     console: String::new(),
                     ended_by_us: false,
+                    worked: Duration::ZERO,
                 },
             )
         };
