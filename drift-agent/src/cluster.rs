@@ -6,6 +6,7 @@
 //! ```text
 //! files (the node's own policy folder, if it has one) -> folder
 //! watch -> seen (what is there now) -> choose (what is for this node) -> kept (contents of ConfigMaps and Secrets) -> folder (a file for each namespace)
+//! watch -> pods (whose a container of this node is) -> records
 //! records -> notice -> recent -> node_drift (with the agent's own status) -> publish
 //!                   -> events -> publish
 //! ```
@@ -18,6 +19,7 @@ mod folder;
 mod kept;
 mod node_drift;
 mod notice;
+mod pods;
 mod publish;
 mod recent;
 mod seen;
@@ -38,6 +40,7 @@ use self::{folder::Folder, notice::Heard, view::View};
 use crate::{declare::Sources, serve::Desk};
 
 pub use notice::Notices;
+pub use pods::Pods;
 
 /// How long a node that has never heard its API server waits for it before it begins with no policies.
 const FIRST: Duration = Duration::from_secs(10);
@@ -64,6 +67,7 @@ pub fn policies(state: &Path) -> PathBuf {
 pub struct Link {
     source: Source,
     view: tokio::sync::watch::Receiver<View>,
+    pods: Pods,
     notices: Notices,
     heard: Heard,
 }
@@ -73,6 +77,12 @@ impl Link {
     #[must_use]
     pub fn notices(&self) -> Notices {
         self.notices.clone()
+    }
+
+    /// Whose the containers of this node are.
+    #[must_use]
+    pub fn pods(&self) -> Pods {
+        self.pods.clone()
     }
 
     /// From now on the cluster is told how this node is, as `desk` says.
@@ -114,7 +124,8 @@ pub fn hear_first(source: Source, state: &Path) -> io::Result<()> {
 /// # Errors
 /// The folder cannot be made.
 pub async fn follow(source: Source, state: &Path) -> io::Result<Link> {
-    let (_, link, _) = begin(source, state).await?;
+    let (_, link, _) = begin(source.clone(), state).await?;
+    tokio::spawn(pods::run(source, link.pods()));
     Ok(link)
 }
 
@@ -128,6 +139,7 @@ async fn begin(source: Source, state: &Path) -> io::Result<(bool, Link, oneshot:
     let link = Link {
         source: source.clone(),
         view,
+        pods: Pods::default(),
         notices,
         heard,
     };

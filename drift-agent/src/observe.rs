@@ -2,6 +2,7 @@
 
 mod actor;
 mod attribute;
+mod container;
 mod decode;
 mod holder;
 mod objects;

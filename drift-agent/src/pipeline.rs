@@ -52,6 +52,7 @@ use tokio::{
 };
 
 use crate::{
+    cluster::Pods,
     confine::Confined,
     declare::{Basis, Changes, Rejected, Snapshot},
     observe::{Host, Identify, Objects, Register, Search},
@@ -155,6 +156,8 @@ struct Pipeline {
     /// Paths that somebody has open for writing.
     writing: BTreeSet<usize>,
     identify: Identify,
+    /// What the cluster says of containers, where there is one.
+    pods: Option<Pods>,
     timers: Timers,
     urgent: VecDeque<Job>,
     /// What the periodic scan has not looked at.
@@ -207,6 +210,8 @@ pub struct Parts {
     pub waits: bool,
     /// `Err`: why there are no probes.
     pub probe: Result<Probe, String>,
+    /// What the cluster says of containers.
+    pub pods: Option<Pods>,
     /// What is asked through the control socket.
     pub asked: mpsc::Receiver<Asked>,
 }
@@ -241,6 +246,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
     let idle = parts.settings.scan_idle;
     let quiet = idle.then(|| Quiet::start(MOST_JOBS / 2)).transpose();
     let quiet = quiet.map_err(PipelineError::Threads)?;
+    let host_root = parts.settings.host_root.clone();
     let mut pipeline = Pipeline {
         watching: Watching {
             sensor: match &deaf {
@@ -276,7 +282,8 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         search: Arc::default(),
         before: guard::Before::default(),
         writing: BTreeSet::new(),
-        identify: Identify::new(),
+        identify: Identify::new(&host_root),
+        pods: parts.pods,
         timers: Timers::default(),
         urgent: VecDeque::new(),
         patient: VecDeque::new(),

@@ -5,6 +5,7 @@
 
 mod aside;
 mod console;
+mod container;
 mod history;
 mod line;
 mod loss;
@@ -27,6 +28,7 @@ use std::{
 
 pub(crate) use aside::{complain, progress};
 pub use console::{Look, Watching};
+pub use container::{Container, Pod};
 pub use history::Heals;
 pub use line::SCHEMA;
 pub(crate) use line::{path_bytes, shown};

@@ -10,7 +10,9 @@ use std::{
 
 use drift_agent::{
     compare::Drift,
-    report::{Actor, Cause, Event, FileType, Left, Outcome, Record, Reporter, State},
+    report::{
+        Actor, Cause, Container, Event, FileType, Left, Outcome, Pod, Record, Reporter, State,
+    },
 };
 use drift_tests::{
     collector::{self, Collector, Received, SOON},
@@ -20,6 +22,21 @@ use drift_tests::{
 use serde_json::json;
 
 const PROTOCOLS: [&str; 2] = ["grpc", "http/protobuf"];
+
+fn container() -> Container {
+    Container {
+        id: "ab".repeat(32),
+        pod_uid: Some("0f3b0c1e".into()),
+        pod: Some(Pod {
+            name: "web-1".into(),
+            namespace: "shop".into(),
+            workload: Some("Deployment/web".into()),
+            service_account: Some("web".into()),
+        }),
+        name: Some("app".into()),
+        image: Some("web:1".into()),
+    }
+}
 
 /// The collector's program; without it the test is counted as skipped.
 fn program(test: &str) -> Option<PathBuf> {
@@ -89,6 +106,7 @@ fn every_event() -> Vec<Record> {
                 uid: 1000,
                 gid: 1001,
                 cgroup: Some("/user.slice".into()),
+                container: Some(Ok(container())),
             }));
             record.cause = Some(Cause::Kernel);
             record.seen_ns = Some(1_900_000);
@@ -193,6 +211,14 @@ fn check(record: &Record, received: &Received) {
         "process.executable.name": "vim.basic",
         "process.real_user.id": 1000,
         "process.linux.cgroup": "/user.slice",
+        "container.id": "ab".repeat(32),
+        "container.image.name": "web:1",
+        "k8s.container.name": "app",
+        "k8s.pod.name": "web-1",
+        "k8s.pod.uid": "0f3b0c1e",
+        "k8s.namespace.name": "shop",
+        "drift.actor.workload": "Deployment/web",
+        "drift.actor.service_account": "web",
         "drift.actor.comm": "vim",
         "drift.actor.gid": 1001,
         "drift.actor.start_ns": 77,

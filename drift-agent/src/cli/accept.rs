@@ -16,11 +16,10 @@ use drift_common::{
 use semver::Version;
 
 use self::taken::Accepted;
-use super::{snapshot::ending, whole::whole};
+use super::{root::HostRoot, snapshot::ending, whole::whole};
 use crate::{
     capture::{Contents, Stage, Title},
-    declare::{self, Holds},
-    observe::Host,
+    declare::{self, Holds, Names},
 };
 
 /// Take drift for right: write a draft of the policy's next version, in which these paths are as they are now.
@@ -36,6 +35,8 @@ pub struct Accept {
     /// Folder of policy files (*.yaml, *.yml).
     #[arg(long, value_name = "DIR")]
     policies: PathBuf,
+    #[command(flatten)]
+    root: HostRoot,
     /// The file to write [default: POLICY-VERSION.yaml in the policy folder].
     #[arg(short, long, value_name = "FILE.yaml")]
     output: Option<PathBuf>,
@@ -64,6 +65,7 @@ impl Accept {
         let Self {
             paths,
             policies,
+            root,
             output,
             version,
         } = self;
@@ -72,7 +74,7 @@ impl Accept {
             wanted.push(whole(path)?);
         }
         let holds = Holds::new();
-        let snapshot = match declare::load(&policies, Path::new("/"), None, &holds) {
+        let snapshot = match declare::load(&policies, &root.host_root, None, &holds) {
             Ok(snapshot) => snapshot,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
@@ -80,7 +82,7 @@ impl Accept {
             Ok(lineages) => lineages,
             Err(why) => return Ok(super::policy::refused(&why)),
         };
-        let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+        let host = root.host()?;
         let accepted = Accepted::of(&host, &snapshot, &wanted)?;
         let lineage = lineages
             .iter()
@@ -118,8 +120,13 @@ impl Accept {
         let mut contents = Contents::new(Some(stage.blobs()));
         let source = Source::new(Path::new("accept").into(), Vec::new())
             .map_err(|problem| anyhow::anyhow!("{}", problem.one_line()))?;
-        let captured =
-            accepted.capture(lineage.active(), &host, &policies, &mut contents, &source)?;
+        let captured = accepted.capture(
+            lineage.active(),
+            (&host, &Names::of(&root.host_root)),
+            &policies,
+            &mut contents,
+            &source,
+        )?;
         let secrets = captured.secrets.clone();
         let private = captured.private;
         let mut draft = lineage.active().clone();
@@ -264,6 +271,9 @@ mod tests {
         Accept {
             paths: vec![dir.join(name)],
             policies: dir.join("policies"),
+            root: HostRoot {
+                host_root: "/".into(),
+            },
             output: None,
             version: version.map(|version| version.parse().unwrap()),
         }

@@ -9,11 +9,10 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::{run::lock, state::StateFolder};
+use super::{root::HostRoot, run::lock, state::StateFolder};
 use crate::{
     declare::Snapshot,
     heal,
-    observe::Host,
     reload::{self, Allowed},
     report::complain,
     restore::{believe, hold},
@@ -57,6 +56,8 @@ struct Common {
     policies: Option<PathBuf>,
     #[command(flatten)]
     state: StateFolder,
+    #[command(flatten)]
+    root: HostRoot,
     /// Why: kept, and shown with the version.
     #[arg(long, value_name = "TEXT", default_value = "no reason given")]
     reason: String,
@@ -116,6 +117,7 @@ impl Common {
         let Common {
             policies,
             state,
+            root,
             reason,
             dry_run,
         } = self;
@@ -133,7 +135,7 @@ impl Common {
                 let policies = policies.context(
                     "no agent runs with this state folder: say where the policies are, with --policies DIR, and it is done without one",
                 )?;
-                alone(&state, &policies, &demand, dry_run)?
+                alone((&state, &policies, &root), &demand, dry_run)?
             }
             Err(error) => return Err(error.into()),
         };
@@ -167,15 +169,19 @@ pub(super) fn first_line(text: &str) -> String {
 }
 
 /// Without an agent: this process holds the state folder, and does it.
-fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Result<Answer> {
+fn alone(
+    (state, policies, root): (&Path, &Path, &HostRoot),
+    demand: &Demand,
+    dry_run: bool,
+) -> Result<Answer> {
     let _lock = lock(state)?;
     // The restorer of an agent that was killed may be writing still.
     let _held = hold(state)?;
-    let store = Store::open(state, DEFAULT_QUOTA)?;
+    let store = Store::open(state, DEFAULT_QUOTA)?.rooted(&root.host_root);
     for note in store.notes() {
         complain(format_args!("{note}."));
     }
-    let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+    let host = root.host()?;
     if !dry_run {
         // An agent's detector could write one, too.
         believe(&store, state, policies, None).map_err(anyhow::Error::msg)?;
@@ -191,7 +197,7 @@ fn alone(state: &Path, policies: &Path, demand: &Demand, dry_run: bool) -> Resul
             );
         }
     }
-    let look = || store.look(policies, Path::new("/"), None).0;
+    let look = || store.look(policies, store.host_root(), None).0;
     let before = look();
     let decided = switch::choose(&store, policies, None, demand, SystemTime::now());
     let Decision {

@@ -11,7 +11,9 @@ use anyhow::{Context, Result, bail};
 use clap::Args;
 use drift_common::escape;
 
-use super::{activate::who, format::Format, run::lock, state::StateFolder, whole::whole};
+use super::{
+    activate::who, format::Format, root::HostRoot, run::lock, state::StateFolder, whole::whole,
+};
 use crate::{
     compare::{Drift, attribute::out_of_reach, differences},
     declare::{AfterHeal, Declared, Mode, Snapshot},
@@ -50,6 +52,8 @@ pub struct Heal {
     policies: Option<PathBuf>,
     #[command(flatten)]
     state: StateFolder,
+    #[command(flatten)]
+    root: HostRoot,
     #[arg(short, long, value_enum, default_value_t)]
     output: Format,
 }
@@ -79,6 +83,7 @@ impl Heal {
             force,
             policies,
             state,
+            root,
             output,
         } = self;
         let mut absolute = Vec::new();
@@ -103,7 +108,7 @@ impl Heal {
                 let policies = policies.context(
                     "no agent runs with this state folder: say where the policies are, with --policies DIR, and it is done without one",
                 )?;
-                alone(&state, &policies, &absolute, &healing)?
+                alone((&state, &policies, &root), &absolute, &healing)?
             }
             Err(error) => return Err(error.into()),
         };
@@ -154,21 +159,25 @@ fn table(rows: &Rows, dry_run: bool) -> String {
 }
 
 /// Without an agent: this process holds the state folder, and does it.
-fn alone(state: &Path, policies: &Path, paths: &[PathBuf], asked: &Healing) -> Result<Rows> {
+fn alone(
+    (state, policies, root): (&Path, &Path, &HostRoot),
+    paths: &[PathBuf],
+    asked: &Healing,
+) -> Result<Rows> {
     let _lock = lock(state)?;
     // The restorer of an agent that was killed may be writing still.
     let _held = hold(state)?;
-    let store = Store::open(state, DEFAULT_QUOTA)?;
+    let store = Store::open(state, DEFAULT_QUOTA)?.rooted(&root.host_root);
     for note in store.notes() {
         complain(format_args!("{note}."));
     }
-    let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+    let host = root.host()?;
     if !asked.dry_run {
         // An agent's detector could write one, too.
         believe(&store, state, policies, None).map_err(anyhow::Error::msg)?;
         heal::recover(&host, &store)?;
     }
-    let (outcome, _) = store.look(policies, Path::new("/"), None);
+    let (outcome, _) = store.look(policies, store.host_root(), None);
     let snapshot = outcome.map_err(|rejected| anyhow::anyhow!("{}", rejected.plain()))?;
     let stops = Stops {
         files: Files::of(state, Path::new(BREAK_GLASS)).look(),

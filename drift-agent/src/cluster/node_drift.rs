@@ -225,6 +225,21 @@ fn who(json: &mut Value, actor: Option<&ActorStatus>, unknown: Option<&str>) {
         if let Some(cgroup) = &actor.cgroup {
             who["cgroup"] = json!(clip(cgroup, LONGEST_PATH));
         }
+        let container = [
+            ("container", LONGEST_TEXT, &actor.container_id),
+            ("containerName", LONGEST_TEXT, &actor.container_name),
+            ("image", LONGEST_TEXT, &actor.image),
+            ("pod", 253, &actor.pod),
+            ("namespace", 63, &actor.namespace),
+            ("workload", LONGEST_TEXT, &actor.workload),
+            ("serviceAccount", LONGEST_TEXT, &actor.service_account),
+            ("containerUnknown", LONGEST_TEXT, &actor.container_unknown),
+        ];
+        for (field, most, said) in container {
+            if let Some(said) = said {
+                who[field] = json!(clip(said, most));
+            }
+        }
         json["actor"] = who;
     }
     if let Some(unknown) = unknown {

@@ -176,7 +176,7 @@ fn all(client: &Client, node: &str) -> Stream {
     futures_util::stream::select_all(streams).boxed()
 }
 
-fn config() -> watcher::Config {
+pub(super) fn config() -> watcher::Config {
     watcher::Config::default().streaming_lists().timeout(WATCH)
 }
 

@@ -35,7 +35,7 @@ impl Impossible {
     pub const fn sentence(self) -> &'static str {
         match self {
             Impossible::Relocated => {
-                "a symbolic link that is not as declared, or something that is no directory, stands in the way of the declared path, or something is mounted over it: writing would land elsewhere. Put the directory or the declared link back, unmount what hides it, or declare the path that it leads to, or the link (`through`)"
+                "a symbolic link that is not as declared, or something that is no directory, stands in the way of the declared path, or something is mounted over it, or, in a pod, no directory of the host is mounted there: writing would land elsewhere. Put the directory or the declared link back, unmount what hides it, or declare the path that it leads to, or the link (`through`)"
             }
             Impossible::Unreadable => {
                 "the file is there and cannot be read: see the agent's permissions and the disk"

@@ -6,40 +6,56 @@ use std::{
     fs,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
-    time::{Duration, Instant},
+    time::Instant,
 };
 
 use drift_common::abi::{Event, TICK_NS};
 
-use crate::report::Actor;
+use super::container::{self, InContainer};
+use crate::report::{Actor, Container};
 
 /// Cgroup directories remembered by number.
 const MOST_CGROUPS: usize = 4096;
 
-/// The tree is searched no more often than this.
-const WALK_PAUSE: Duration = Duration::from_secs(10);
+/// After a search of the tree it is not searched again for so many times as long as that took.
+const REST: u32 = 20;
 
 /// Turns doorbells into actors. What only a living process can tell (its executable, its cgroup) is asked at once and left out where it is too late.
 #[derive(Debug, Default)]
 pub struct Identify {
+    tree: Option<Tree>,
+    /// Containers may be in hierarchies of the first version alone, of which a doorbell has no number.
+    has_v1: bool,
     /// Inode number of a cgroup v2 directory -> its path from the hierarchy's root.
     cgroups: HashMap<u64, String>,
-    /// When the tree was last searched.
-    walked: Option<Instant>,
+    /// When the tree may be searched again.
+    next_walk: Option<Instant>,
 }
 
+/// Where the cgroup v2 hierarchy is mounted: alone, or beside v1.
+#[derive(Debug)]
+struct Tree(PathBuf);
+
 impl Identify {
-    /// Knows the cgroups there are now.
+    /// Knows the cgroups there are now, as the host has them.
     #[must_use]
-    pub fn new() -> Identify {
+    pub fn new(host_root: &Path) -> Identify {
+        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
         let mut identify = Identify {
-            walked: Some(Instant::now()),
+            tree: Tree::of(host_root),
+            has_v1: own.lines().any(|line| !line.starts_with("0::")),
             ..Identify::default()
         };
-        if let Some(root) = cgroup_root() {
-            collect_cgroups(&root, &root, &mut identify.cgroups);
-        }
+        identify.walk();
         identify
+    }
+
+    /// Somebody has rung: where he is may be gone with him when it is asked for.
+    pub fn meet(&mut self, event: &Event) {
+        if event.cgroup != 0 && !self.cgroups.contains_key(&event.cgroup) {
+            let own = own_cgroups(event.tgid, event.start_ns);
+            self.path(event.cgroup, own.as_deref());
+        }
     }
 
     /// The process behind a doorbell.
@@ -49,22 +65,25 @@ impl Identify {
             .iter()
             .position(|byte| *byte == 0)
             .unwrap_or(event.comm.len());
-        let alive = is_same_process(event.tgid, event.start_ns);
+        let exe = executable(event.tgid);
+        // Asked for last: what was read before it is this process's.
+        let own = own_cgroups(event.tgid, event.start_ns);
+        let path = self.path(event.cgroup, own.as_deref());
         Actor {
             pid: event.tgid,
             start_ns: event.start_ns,
             comm: OsStr::from_bytes(&event.comm[..end]).to_owned(),
-            exe: alive.then(|| executable(event.tgid)).flatten(),
+            exe: own.as_ref().and(exe),
             uid: event.uid,
             gid: event.gid,
-            cgroup: self.cgroup(event, alive),
+            container: whose(path.as_deref(), own.as_deref(), self.has_v1),
+            cgroup: path,
         }
     }
 
-    /// A living process tells its cgroup itself. Of one that has ended the number is left: it is looked for in the tree, which takes some milliseconds and so is
-    /// done rarely.
-    fn cgroup(&mut self, event: &Event, alive: bool) -> Option<String> {
-        let number = event.cgroup;
+    /// The cgroup that has this number. A living process tells its cgroup itself. Of one that has ended the number is left: it is looked for in the tree, which takes
+    /// some milliseconds and so is not done all the time.
+    fn path(&mut self, number: u64, own: Option<&str>) -> Option<String> {
         if number == 0 {
             return None;
         }
@@ -74,29 +93,94 @@ impl Identify {
         if let Some(path) = self.cgroups.get(&number) {
             return Some(path.clone());
         }
-        if let Some(path) = alive.then(|| own_cgroup(event.tgid)).flatten() {
-            self.cgroups.insert(number, path.clone());
-            return Some(path);
+        if let Some(path) = own.and_then(v2_path) {
+            // It may have been moved since it rang.
+            let is_it = match &self.tree {
+                Some(tree) => tree.number(path) == Some(number),
+                None => true,
+            };
+            if is_it {
+                self.cgroups.insert(number, path.to_owned());
+                return Some(path.to_owned());
+            }
         }
-        if self
-            .walked
-            .is_none_or(|walked| walked.elapsed() > WALK_PAUSE)
-        {
-            self.walked = Some(Instant::now());
-            let root = cgroup_root()?;
-            collect_cgroups(&root, &root, &mut self.cgroups);
+        if self.next_walk.is_none_or(|next| next <= Instant::now()) {
+            self.walk();
         }
         self.cgroups.get(&number).cloned()
     }
+
+    fn walk(&mut self) {
+        let start = Instant::now();
+        if let Some(Tree(root)) = &self.tree {
+            collect_cgroups(root, root, &mut self.cgroups);
+        }
+        self.next_walk = Some(Instant::now() + start.elapsed() * REST);
+    }
 }
 
-/// The process's place in the cgroup v2 hierarchy.
-fn own_cgroup(pid: u32) -> Option<String> {
+impl Tree {
+    /// That of the host, which a pod may have to itself in part only; else that of this process.
+    fn of(host_root: &Path) -> Option<Tree> {
+        let places = ["sys/fs/cgroup", "sys/fs/cgroup/unified"];
+        let roots = [host_root, Path::new("/")];
+        let mut all = roots
+            .iter()
+            .flat_map(|root| places.map(|place| root.join(place)));
+        all.find(|root| root.join("cgroup.procs").is_file())
+            .map(Tree)
+    }
+
+    fn number(&self, path: &str) -> Option<u64> {
+        use std::os::unix::fs::MetadataExt;
+        let path = self.0.join(path.strip_prefix('/')?);
+        fs::symlink_metadata(path).ok().map(|found| found.ino())
+    }
+}
+
+/// The container of a process: as its number says, and as it says itself while it is there. `None`: in none.
+fn whose(path: Option<&str>, own: Option<&str>, has_v1: bool) -> Option<Result<Container, String>> {
+    let by_number = path.and_then(container::of_path);
+    let by_itself = own.map(container::of_process);
+    let found = match (by_number, by_itself) {
+        (Some(one), Some(Ok(Some(other)))) if one.id != other.id => {
+            Err("its control groups do not agree: it may have been moved")
+        }
+        (Some(one), _) => Ok(one),
+        (None, Some(Ok(None))) => return None,
+        (None, Some(Ok(Some(one)))) => Ok(one),
+        (None, Some(Err(container::Disagree))) => {
+            Err("its control groups do not agree: it may have been moved")
+        }
+        // Gone, and its cgroup is no container's.
+        (None, None) if path.is_some() && !has_v1 => return None,
+        (None, None) => Err("it was gone before its control group could be read"),
+    };
+    Some(found.map(Container::from).map_err(str::to_owned))
+}
+
+impl From<InContainer> for Container {
+    fn from(InContainer { id, pod_uid }: InContainer) -> Self {
+        Self {
+            id,
+            pod_uid,
+            pod: None,
+            name: None,
+            image: None,
+        }
+    }
+}
+
+/// What a living process says of its cgroups, if it is the one that has this number and started then.
+fn own_cgroups(pid: u32, start_ns: u64) -> Option<String> {
     let text = fs::read(format!("/proc/{pid}/cgroup")).ok()?;
-    String::from_utf8_lossy(&text)
-        .lines()
-        .find_map(|line| line.strip_prefix("0::"))
-        .map(str::to_owned)
+    // Numbers are used again: what was read is this process's where it is there still.
+    is_same_process(pid, start_ns).then(|| String::from_utf8_lossy(&text).into_owned())
+}
+
+/// The place in the cgroup v2 hierarchy.
+fn v2_path(cgroups: &str) -> Option<&str> {
+    cgroups.lines().find_map(|line| line.strip_prefix("0::"))
 }
 
 /// Whether the process with this number is the one that started then: numbers are used again. /proc counts in ticks, so this may err within 10 ms.
@@ -120,28 +204,22 @@ pub fn start_ticks(stat: &[u8]) -> Option<u64> {
 pub fn actor_of(pid: u32, uid: u32, gid: u32) -> Option<Actor> {
     let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
     let comm = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    let start_ns = start_ticks(&stat)? * TICK_NS;
+    let own = own_cgroups(pid, start_ns);
     Some(Actor {
         pid,
-        start_ns: start_ticks(&stat)? * TICK_NS,
+        start_ns,
         comm: OsStr::from_bytes(comm.strip_suffix(b"\n").unwrap_or(&comm)).to_owned(),
         exe: executable(pid),
         uid,
         gid,
-        cgroup: own_cgroup(pid),
+        cgroup: own.as_deref().and_then(v2_path).map(str::to_owned),
+        container: whose(None, own.as_deref(), true),
     })
 }
 
 fn executable(pid: u32) -> Option<PathBuf> {
     fs::read_link(format!("/proc/{pid}/exe")).ok()
-}
-
-/// Where the cgroup v2 hierarchy is mounted: alone, or beside v1.
-fn cgroup_root() -> Option<PathBuf> {
-    ["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]
-        .iter()
-        .map(Path::new)
-        .find(|root| root.join("cgroup.procs").is_file())
-        .map(Path::to_owned)
 }
 
 fn collect_cgroups(root: &Path, dir: &Path, found: &mut HashMap<u64, String>) {
@@ -167,6 +245,37 @@ fn collect_cgroups(root: &Path, dir: &Path, found: &mut HashMap<u64, String>) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const ID: &str = "3f5c1f0bd6e29c4f2f8b6f1a0b7c8d9e0f1a2b3c4d5e6f708192a3b4c5d6e7f8";
+    const OTHER: &str = "00112233445566778899aabbccddeeff00112233445566778899aabbccddeeff";
+
+    #[test]
+    fn a_container_is_known_where_the_number_and_the_process_agree_and_else_it_is_said_why_not() {
+        let at = |id: &str| format!("/docker/{id}");
+        let own = |id: &str| format!("0::/docker/{id}\n");
+        let id = |found: Option<Result<Container, String>>| {
+            found.map(|found| found.map(|it| it.id).ok())
+        };
+        let known = Some(Some(ID.to_owned()));
+        assert_eq!(id(whose(Some(&at(ID)), Some(&own(ID)), false)), known);
+        assert_eq!(id(whose(Some(&at(ID)), None, true)), known, "it is gone");
+        assert_eq!(id(whose(None, Some(&own(ID)), true)), known, "no tree");
+        // The second version's hierarchy is there, and not used.
+        let first = format!("4:pids:/docker/{ID}\n0::/\n");
+        assert_eq!(id(whose(Some("/"), Some(&first), true)), known);
+        for (path, own, has_v1) in [
+            (Some(at(ID)), Some(own(OTHER)), false),
+            (None, None, false),
+            (Some("/".to_owned()), None, true),
+            (None, Some(own(ID) + &first.replace(ID, OTHER)), true),
+        ] {
+            let found = whose(path.as_deref(), own.as_deref(), has_v1);
+            assert_eq!(id(found), Some(None), "{path:?} {own:?}");
+        }
+        for (path, own) in [(Some("/a.service"), None), (None, Some("0::/a.service\n"))] {
+            assert_eq!(id(whose(path, own, false)), None, "{path:?} {own:?}");
+        }
+    }
 
     #[test]
     fn this_process_is_itself_and_not_one_that_started_before() {

@@ -3,6 +3,7 @@
 //! One walk to the parent directory without following links (`way`), one open, one read; `statx` of the name before and of the open file after must agree. Nothing
 //! that stands there can make it hang or run on: FIFOs and devices are never opened, and a file larger than is declared possible is not read at all.
 
+mod frame;
 mod hash;
 mod host;
 mod list;
@@ -266,7 +267,10 @@ impl<'h> Reader<'h> {
     }
 
     fn on_top(&self, path: &Path) -> Option<String> {
-        self.host.places()?.told(path)
+        let missing = path
+            .parent()
+            .and_then(|above| self.host.missing_mount(above));
+        missing.or_else(|| self.host.places()?.told(path))
     }
 
     /// What stands under a name in a directory.

@@ -3,7 +3,7 @@
 use std::{os::unix::ffi::OsStrExt, path::PathBuf};
 
 use drift_common::{
-    abi::{Kind, SWEEP_SLOT, Slot},
+    abi::{Event as Doorbell, Kind, SWEEP_SLOT, Slot},
     escape,
 };
 use rustix::time::{ClockId, clock_gettime};
@@ -285,8 +285,17 @@ impl Pipeline {
         } else if heard.event.tgid == 0 {
             Err("changed by the kernel itself".to_owned())
         } else {
-            Ok(self.identify.actor(&heard.event))
+            Ok(self.actor(&heard.event))
         });
+    }
+
+    /// The process behind a doorbell, and whose its container is.
+    fn actor(&mut self, event: &Doorbell) -> Actor {
+        let mut actor = self.identify.actor(event);
+        if let Some(pods) = &self.pods {
+            pods.tell(&mut actor);
+        }
+        actor
     }
 
     /// The process behind a doorbell, in a word.

@@ -99,6 +99,8 @@ impl Pipeline {
             heard.event.slot,
             heard.event.tgid
         );
+        // Who it was may be gone when it is asked for.
+        self.identify.meet(&heard.event);
         if heard.kind == Kind::Exit {
             return self.process_ended(heard.event.tgid);
         }

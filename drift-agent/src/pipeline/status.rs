@@ -291,7 +291,14 @@ impl Pipeline {
                     outcome: outcome.to_owned(),
                     reason: drift.told.map(str::to_owned),
                     actor: match &drift.actor {
-                        Some(Ok(actor)) => Some(actor.into()),
+                        Some(Ok(actor)) => {
+                            let mut actor = actor.clone();
+                            // The cluster may have told of the container since.
+                            if let Some(pods) = &self.pods {
+                                pods.tell(&mut actor);
+                            }
+                            Some((&actor).into())
+                        }
                         Some(Err(_)) | None => None,
                     },
                     actor_unknown: match &drift.actor {

@@ -147,6 +147,31 @@ struct ActorLine<'a> {
     gid: u32,
     #[serde(skip_serializing_if = "Option::is_none")]
     cgroup: Option<Cow<'a, str>>,
+    #[serde(flatten)]
+    container: ContainerLine<'a>,
+}
+
+/// Flat, beside the process that is in it.
+#[derive(Default, Serialize)]
+struct ContainerLine<'a> {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container_id: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container_name: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    image: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    namespace: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pod_uid: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    workload: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    service_account: Option<Cow<'a, str>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    container_unknown: Option<Cow<'a, str>>,
 }
 
 impl<'a> Line<'a> {
@@ -267,6 +292,35 @@ impl<'a> ActorLine<'a> {
                 .cgroup
                 .as_deref()
                 .map(|cgroup| escape::bytes(cgroup.as_bytes())),
+            container: ContainerLine::of(actor),
+        }
+    }
+}
+
+impl<'a> ContainerLine<'a> {
+    fn of(actor: &'a Actor) -> ContainerLine<'a> {
+        let container = match &actor.container {
+            None => return ContainerLine::default(),
+            Some(Err(why)) => {
+                return ContainerLine {
+                    container_unknown: Some(printable(why)),
+                    ..ContainerLine::default()
+                };
+            }
+            Some(Ok(container)) => container,
+        };
+        let text = |text: &'a Option<String>| text.as_deref().map(printable);
+        let pod = container.pod.as_ref();
+        ContainerLine {
+            container_id: Some(printable(&container.id)),
+            container_name: text(&container.name),
+            image: text(&container.image),
+            pod: pod.map(|pod| printable(&pod.name)),
+            namespace: pod.map(|pod| printable(&pod.namespace)),
+            pod_uid: text(&container.pod_uid),
+            workload: pod.and_then(|pod| text(&pod.workload)),
+            service_account: pod.and_then(|pod| text(&pod.service_account)),
+            container_unknown: None,
         }
     }
 }
@@ -431,6 +485,7 @@ mod tests {
             uid: 1000,
             gid: 1000,
             cgroup: None,
+            container: None,
         }));
         record.cause = Some(Cause::Kernel);
         record.seen_ns = Some(1_900_000);

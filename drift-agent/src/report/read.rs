@@ -6,6 +6,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 use drift_common::escape;
 use serde::Deserialize;
 
+use super::container::{Container, Pod};
 use super::record::{Actor, Cause, Event, FileType, Record, State};
 use crate::compare::Drift;
 
@@ -46,6 +47,9 @@ struct ActorLine {
     comm: String,
     uid: u32,
     gid: u32,
+    container_id: Option<String>,
+    pod: Option<String>,
+    namespace: Option<String>,
 }
 
 /// The record, as far as the table shows it: its line there is the one it had. A reason is where the sentence would be. `None`: it is no record,
@@ -68,6 +72,20 @@ pub(super) fn record(line: &str) -> Option<Record> {
             uid: actor.uid,
             gid: actor.gid,
             cgroup: None,
+            container: actor.container_id.map(|id| {
+                Ok(Container {
+                    id,
+                    pod: actor.pod.zip(actor.namespace).map(|(name, namespace)| Pod {
+                        name,
+                        namespace,
+                        workload: None,
+                        service_account: None,
+                    }),
+                    pod_uid: None,
+                    name: None,
+                    image: None,
+                })
+            }),
         })),
         (None, Some(why)) => Some(Err(why)),
         (None, None) => None,

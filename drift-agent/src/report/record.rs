@@ -2,6 +2,7 @@
 
 use std::{ffi::OsString, path::PathBuf};
 
+use super::container::Container;
 use crate::{
     compare::Drift,
     declare::{Redact, Severity},
@@ -219,6 +220,8 @@ pub struct Actor {
     pub uid: u32,
     pub gid: u32,
     pub cgroup: Option<String>,
+    /// `None`: in none. `Err`: unknown, and why.
+    pub container: Option<Result<Container, String>>,
 }
 
 /// See the schema for what each event must carry; the constructors' callers are the pipeline only.

@@ -2,8 +2,9 @@
 
 use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
 
-use proptest::{collection::vec, option, prelude::*, sample::select};
+use proptest::{collection::vec, option, prelude::*, result, sample::select};
 
+use super::container::{Container, Pod};
 use super::record::{Actor, Cause, Event, FileType, Outcome, Record, State};
 use crate::compare::Drift;
 
@@ -49,6 +50,7 @@ pub(super) fn vim() -> Actor {
         uid: 1000,
         gid: 1000,
         cgroup: Some("/user.slice".into()),
+        container: None,
     }
 }
 
@@ -153,14 +155,38 @@ fn any_actor() -> impl Strategy<Value = Actor> {
         any::<u32>(),
         any::<u32>(),
         option::of(any::<String>()),
+        option::of(any_container()),
     )
-        .prop_map(|(pid, start_ns, comm, exe, uid, gid, cgroup)| Actor {
-            pid,
-            start_ns,
-            comm,
-            exe,
-            uid,
-            gid,
-            cgroup,
-        })
+        .prop_map(
+            |(pid, start_ns, comm, exe, uid, gid, cgroup, container)| Actor {
+                pid,
+                start_ns,
+                comm,
+                exe,
+                uid,
+                gid,
+                cgroup,
+                container,
+            },
+        )
+}
+
+fn any_container() -> impl Strategy<Value = Result<Container, String>> {
+    let text = || option::of(any::<String>());
+    let pod = (any::<String>(), any::<String>(), text(), text());
+    let pod = pod.prop_map(|(name, namespace, workload, service_account)| Pod {
+        name,
+        namespace,
+        workload,
+        service_account,
+    });
+    let container = ("[0-9a-f]{64}", text(), option::of(pod), text(), text());
+    let container = container.prop_map(|(id, pod_uid, pod, name, image)| Container {
+        id,
+        pod_uid,
+        pod,
+        name,
+        image,
+    });
+    result::maybe_ok(container, any::<String>())
 }

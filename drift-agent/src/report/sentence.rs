@@ -17,7 +17,7 @@ pub(super) fn sentence(record: &Record) -> String {
     let said = match record.event {
         Event::DriftDetected => {
             let by = match &record.actor {
-                Some(Ok(actor)) => format!("changed by {}", who(actor)),
+                Some(Ok(actor)) => format!("changed by {}{}", who(actor), within(actor)),
                 Some(Err(why)) => format!("who changed it is not known ({})", printable(why)),
                 None => "who changed it is not known".to_owned(),
             };
@@ -64,6 +64,14 @@ pub(super) fn who(actor: &Actor) -> String {
     match actor.uid {
         0 => format!("{comm} (pid {}, root)", actor.pid),
         uid => format!("{comm} (pid {}, uid {uid})", actor.pid),
+    }
+}
+
+/// ` in pod shop/web-1`; nothing, where it runs in no container, or that is not known.
+fn within(actor: &Actor) -> String {
+    match &actor.container {
+        Some(Ok(container)) => format!(" in {}", printable(&container.short())),
+        Some(Err(_)) | None => String::new(),
     }
 }
 
@@ -154,7 +162,7 @@ fn why(record: &Record) -> String {
 
 fn by(record: &Record) -> String {
     match &record.actor {
-        Some(Ok(actor)) => format!(", by {}", who(actor)),
+        Some(Ok(actor)) => format!(", by {}{}", who(actor), within(actor)),
         Some(Err(_)) | None => String::new(),
     }
 }

@@ -5,7 +5,11 @@ use std::{collections::BTreeMap, time::SystemTime};
 use drift_common::escape::{self, printable};
 use serde::{Deserialize, Serialize};
 
-use crate::{report::Actor, stop::Stop, store::Holding};
+use crate::{
+    report::{Actor, Container, Pod},
+    stop::Stop,
+    store::Holding,
+};
 
 /// In a word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -145,11 +149,50 @@ pub struct ActorStatus {
     pub exe: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cgroup: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container_id: Option<String>,
+    /// What the pod calls it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container_name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pod: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub namespace: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub workload: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_account: Option<String>,
+    /// Why it is not known in which container it runs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub container_unknown: Option<String>,
 }
 
 impl From<&Actor> for ActorStatus {
     fn from(actor: &Actor) -> Self {
+        let text = |text: &str| printable(text).into_owned();
+        let container = actor
+            .container
+            .as_ref()
+            .and_then(|found| found.as_ref().ok());
+        let unknown = actor
+            .container
+            .as_ref()
+            .and_then(|found| found.as_ref().err());
+        let pod = container.and_then(|container| container.pod.as_ref());
+        let of_container =
+            |of: fn(&Container) -> Option<&String>| container.and_then(of).map(|it| text(it));
+        let of_pod = |of: fn(&Pod) -> Option<&String>| pod.and_then(of).map(|it| text(it));
         Self {
+            container_id: of_container(|container| Some(&container.id)),
+            container_name: of_container(|container| container.name.as_ref()),
+            image: of_container(|container| container.image.as_ref()),
+            pod: of_pod(|pod| Some(&pod.name)),
+            namespace: of_pod(|pod| Some(&pod.namespace)),
+            workload: of_pod(|pod| pod.workload.as_ref()),
+            service_account: of_pod(|pod| pod.service_account.as_ref()),
+            container_unknown: unknown.map(|why| text(why)),
             comm: printable(&actor.comm.to_string_lossy()).into_owned(),
             pid: actor.pid,
             uid: actor.uid,

@@ -151,7 +151,7 @@ impl Accepted {
     pub(super) fn capture(
         &self,
         version: &PolicyVersion,
-        host: &Host,
+        (host, names): (&Host, &Names),
         policies: &Path,
         contents: &mut Contents,
         source: &Arc<Source>,
@@ -174,15 +174,8 @@ impl Accepted {
             one_file_system: false,
             policies: std::fs::canonicalize(policies).ok(),
         };
-        let mut captured = capture::walk(
-            host,
-            &wanted,
-            &Names::of(Path::new("/")),
-            contents,
-            source,
-            |_, _| {},
-        )
-        .context("cannot keep a content")?;
+        let mut captured = capture::walk(host, &wanted, names, contents, source, |_, _| {})
+            .context("cannot keep a content")?;
         captured.entries.retain(|entry| {
             let path = entry.path();
             self.paths.contains_key(path) || self.new.iter().any(|new| path.starts_with(new))

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, bail};
 use tokio::sync::mpsc;
 
 use crate::{
-    cluster,
+    cluster::{self, Link},
     confine::{self, Confined},
     declare::{self, Basis, Rejected, Snapshot},
     heal,
@@ -89,6 +89,7 @@ pub(super) fn start(settings: Settings, host: Host) -> Result<()> {
             reporter.heals(),
             settings.soak,
         ));
+        let pods = link.as_ref().map(Link::pods);
         if let Some(link) = link {
             reporter.tell(link.notices());
             link.publish(Arc::clone(&desk));
@@ -111,6 +112,7 @@ pub(super) fn start(settings: Settings, host: Host) -> Result<()> {
             rejected,
             waits,
             probe,
+            pods,
             asked,
         })
         .await

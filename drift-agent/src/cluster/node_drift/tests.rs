@@ -121,6 +121,14 @@ fn whatever_there_is_to_tell_the_definition_takes_it() {
         uid: 0,
         exe: Some("/e".repeat(5000)),
         cgroup: Some("/c".repeat(5000)),
+        container_id: Some("x".repeat(5000)),
+        container_name: Some("x".repeat(5000)),
+        image: Some("x".repeat(5000)),
+        pod: Some("x".repeat(5000)),
+        namespace: Some("x".repeat(5000)),
+        workload: Some("x".repeat(5000)),
+        service_account: Some("x".repeat(5000)),
+        container_unknown: Some("x".repeat(5000)),
     };
     status.drifts = vec![
         DriftStatus {

@@ -18,13 +18,17 @@ use rustix::{
 
 use super::{
     Observed,
+    frame::{self, Frame},
     places::Places,
     stat::{Stat, stat_at},
 };
-use crate::{compare::structured, declare::Declared, observe::Reading};
+use crate::{compare::structured, declare::Declared, observe::Reading, report::complain};
 
 /// File systems that are told of.
 const MOST_TOLD: usize = 256;
+
+/// Directories that are told of, each by itself, where the host's are not mounted.
+const MOST_MISSING: usize = 8;
 
 /// Bytes of a path that is handed to the kernel, with the one that ends it.
 const PATH_MAX: usize = 4096;
@@ -33,6 +37,8 @@ const PATH_MAX: usize = 4096;
 #[derive(Debug)]
 pub struct Host {
     root: OwnedFd,
+    /// The root is a pod's, and the host's directories are mounted beneath it.
+    frame: Option<Frame>,
     /// Bytes of a file that are held even where nothing but their digest is compared.
     holds: usize,
     /// Where declared paths must be, for who watches them.
@@ -48,10 +54,18 @@ pub(super) const STRAIGHT: ResolveFlags = ResolveFlags::NO_SYMLINKS
 
 impl Host {
     /// Pins the root directory.
+    ///
+    /// # Errors
+    /// It cannot be opened, or is a pod's own.
     pub fn new(root: &Path) -> io::Result<Host> {
+        if let Some(why) = frame::refused(root) {
+            return Err(io::Error::other(why));
+        }
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let opened = openat(CWD, root, flags, Mode::empty())?;
         Ok(Host {
-            root: openat(CWD, root, flags, Mode::empty())?,
+            frame: Frame::of(root, &opened),
+            root: opened,
             holds: 0,
             places: None,
             told: Some(Mutex::default()),
@@ -86,6 +100,51 @@ impl Host {
             let tag = |file: &Declared| format!("{} {}", file.policy.name, file.policy.version);
             places.declare(files.iter().map(|file| (file.real().to_owned(), tag(file))));
         }
+        if self.told.is_some() {
+            self.tell_missing_mounts(files);
+        }
+    }
+
+    /// Which directories of the host would have to be mounted, where this is a pod.
+    fn tell_missing_mounts(&self, files: &[Arc<Declared>]) {
+        let above = files.iter().filter_map(|file| file.real().parent());
+        let directories: BTreeSet<&Path> = above.collect();
+        let missing = directories.into_iter().filter(|path| self.is_missing(path));
+        let missing: Vec<&Path> = missing.collect();
+        for path in missing.iter().take(MOST_MISSING) {
+            let told = self.missing_mount(path).unwrap_or_default();
+            complain(format_args!(
+                "degraded: what is declared in {} cannot be looked at (relocated): {told}.",
+                escape::path(path)
+            ));
+        }
+        if let Some(more @ 1..) = missing.len().checked_sub(MOST_MISSING) {
+            complain(format_args!(
+                "degraded: so it is with {more} other directories."
+            ));
+        }
+    }
+
+    /// In a pod: what to mount for what is in a directory of the host that is not there. `None`: it is there.
+    pub(super) fn missing_mount(&self, directory: &Path) -> Option<String> {
+        let frame = self.frame.as_ref()?;
+        self.is_missing(directory).then(|| frame.told(directory))
+    }
+
+    /// Whether a directory, or what is nearest above it, is a pod's own and not the host's.
+    fn is_missing(&self, directory: &Path) -> bool {
+        let Some(frame) = &self.frame else {
+            return false;
+        };
+        for above in directory.ancestors() {
+            match self.straight(above, OFlags::PATH) {
+                Ok(opened) => return frame.has(&opened),
+                Err(Errno::NOENT) => {}
+                // A link or a file stands in the way, on whatever it is: that is told of by itself.
+                Err(_) => return false,
+            }
+        }
+        true
     }
 
     pub fn places(&self) -> Option<&Places> {
@@ -117,9 +176,18 @@ impl Host {
         }
     }
 
-    /// A directory, reached without a link in its way. `flags` beside `O_DIRECTORY`. `EXDEV`: something is mounted over it, or over what it is in.
+    /// A directory, reached without a link in its way. `flags` beside `O_DIRECTORY`. `EXDEV`: something is mounted over it, or over what it is in, or this is a pod and
+    /// nothing of the host is mounted there.
     pub fn directory(&self, path: &Path, flags: OFlags) -> Result<OwnedFd, Errno> {
         let opened = self.straight(path, flags);
+        let is_missing = match (&self.frame, &opened) {
+            (Some(frame), Ok(opened)) => frame.has(opened),
+            (Some(_), Err(Errno::NOENT)) => self.is_missing(path),
+            _ => false,
+        };
+        if is_missing {
+            return Err(Errno::XDEV);
+        }
         let Some(places) = &self.places else {
             return opened;
         };

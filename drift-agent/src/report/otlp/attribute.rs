@@ -3,7 +3,7 @@
 
 use std::{os::unix::ffi::OsStrExt, path::Path};
 
-use drift_common::escape;
+use drift_common::escape::{self, printable};
 use opentelemetry_proto::tonic::{
     common::v1::{AnyValue, ArrayValue, KeyValue, any_value::Value},
     logs::v1::{LogRecord, SeverityNumber},
@@ -11,6 +11,7 @@ use opentelemetry_proto::tonic::{
 };
 
 use super::super::{
+    container::Container,
     line::{digest, mode, shown},
     record::{Actor, Cause, Event, FileType, Outcome, Record, State},
     sentence::sentence,
@@ -171,6 +172,25 @@ fn process(list: &mut List, actor: &Actor) {
             .as_deref()
             .map(|cgroup| escape::bytes(cgroup.as_bytes())),
     );
+    match &actor.container {
+        None => {}
+        Some(Err(why)) => list.add("drift.actor.container_unknown", Some(printable(why))),
+        Some(Ok(found)) => container(list, found),
+    }
+}
+
+fn container(list: &mut List, container: &Container) {
+    let text = |text: &Option<String>| text.as_deref().map(|text| printable(text).into_owned());
+    list.add("container.id", Some(printable(&container.id)));
+    list.add("k8s.container.name", text(&container.name));
+    list.add("container.image.name", text(&container.image));
+    list.add("k8s.pod.uid", text(&container.pod_uid));
+    if let Some(pod) = &container.pod {
+        list.add("k8s.pod.name", Some(printable(&pod.name)));
+        list.add("k8s.namespace.name", Some(printable(&pod.namespace)));
+        list.add("drift.actor.workload", text(&pod.workload));
+        list.add("drift.actor.service_account", text(&pod.service_account));
+    }
 }
 
 struct List(Vec<KeyValue>);
