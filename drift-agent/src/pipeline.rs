@@ -203,6 +203,8 @@ pub struct Parts {
     pub rejected: Option<Rejected>,
     /// What the folder says waits: what is declared is what it said before.
     pub waits: bool,
+    /// Versions that were changed before the start: programs are still to take that in.
+    pub switched: Option<Switched>,
     /// `Err`: why there are no probes.
     pub probe: Result<Probe, String>,
     /// What is asked through the control socket.
@@ -303,6 +305,9 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         None => pipeline.keep(&parts.snapshot, sources),
     }
     pipeline.declare(Arc::new(parts.snapshot), None, Cause::Start, &mut ears)?;
+    if let Some(switched) = parts.switched {
+        pipeline.after_switch(&switched, None);
+    }
     pipeline.look_at_stops(Cause::Start, None)?;
     pipeline.resume_brakes();
     let now = Instant::now();

@@ -89,10 +89,32 @@ impl Split {
     /// # Errors
     /// The agent does not start, or does not end.
     pub fn with(&self, inject: &str) -> Result<Asked> {
+        let log = self.ground.log();
+        let mut asked = self.asked(|process| Tracer::attach(process, &log, inject))?;
+        asked.log = fs::read_to_string(log)?;
+        asked.is_hit = asked.log.contains("(INJECTED)") || asked.log.contains("killed by SIGKILL");
+        Ok(asked)
+    }
+
+    /// The same with the process killed before the agent is asked.
+    ///
+    /// # Errors
+    /// As [`Split::with`].
+    pub fn without(&self) -> Result<Asked> {
+        let mut asked = self.asked(|process| {
+            signal(process, Signal::KILL)?;
+            Ok(())
+        })?;
+        asked.is_hit = true;
+        Ok(asked)
+    }
+
+    /// `goes_wrong` as long as what it returns is there.
+    fn asked<G>(&self, goes_wrong: impl FnOnce(u32) -> Result<G>) -> Result<Asked> {
         self.ground.reset()?;
         let mut agent = Running::start(&self.ground)?;
         let process = agent.process(self.who)?;
-        let tracer = Tracer::attach(process, &self.ground.log(), inject)?;
+        let goes_wrong = goes_wrong(process)?;
         let mut command = Command::new("timeout");
         let asks = self.ground.asks();
         command
@@ -100,17 +122,15 @@ impl Split {
             .arg(asks.get_program())
             .args(asks.get_args());
         let command = ended(command)?;
-        // From here on nothing goes wrong any more.
-        tracer.end()?;
+        drop(goes_wrong);
         let is_alive = agent.child.try_wait()?.is_none();
         agent.end()?;
-        let log = fs::read_to_string(self.ground.log())?;
         Ok(Asked {
             command,
             agent: agent.said(),
             is_alive,
-            is_hit: log.contains("(INJECTED)") || log.contains("killed by SIGKILL"),
-            log,
+            is_hit: false,
+            log: String::new(),
         })
     }
 
@@ -122,7 +142,11 @@ impl Split {
         let asked = self.with(&format!("trace={calls}"))?;
         ensure!(asked.is_done() && asked.is_alive, "{}", asked.said());
         ensure!(self.state()? == State::New, "{}", asked.said());
-        Ok(calls_of(&asked.log))
+        let calls = calls_of(&asked.log);
+        // The keeper waits all the time.
+        let is_right = !calls.is_empty() || self.who == Who::Keeper;
+        ensure!(is_right, "strace has seen nothing: {}", asked.log);
+        Ok(calls)
     }
 
     /// As [`Ground::state`].
@@ -289,37 +313,29 @@ impl Tracer {
         let mut tracer = Self(child);
         let attached = wait::until(SOON, || {
             let threads = is_traced(process);
-            // What goes wrong at once has gone wrong.
             match (threads, tracer.0.try_wait()) {
-                (Ok(true), _) | (_, Ok(Some(_))) => Ok(()),
-                (seen, _) => Err(format!("{seen:?}")),
+                (Ok(true), _) => Ok(()),
+                // What goes wrong at once has gone wrong, and the process has gone.
+                (Err(_), Ok(Some(_))) => Ok(()),
+                (seen, ended) => Err(format!("{seen:?} {ended:?}")),
             }
         });
         attached.map_err(|seen| anyhow::anyhow!("strace does not attach: {seen}"))?;
         Ok(tracer)
     }
+}
 
+impl Drop for Tracer {
     /// Lets go of what it has hold of.
-    fn end(mut self) -> Result<()> {
-        if self.0.try_wait()?.is_none() {
-            signal(self.0.id(), Signal::TERM)?;
-        }
+    fn drop(&mut self) {
+        // One that has ended by itself takes no signal.
+        let _gone = signal(self.0.id(), Signal::TERM);
         let gone = wait::until(FAREWELL, || match self.0.try_wait() {
             Ok(Some(_)) => Ok(()),
             other => Err(other),
         });
         if gone.is_err() {
             // It waits for threads that were killed. The kernel lets go of what it has hold of all the same.
-            self.0.kill()?;
-            self.0.wait()?;
-        }
-        Ok(())
-    }
-}
-
-impl Drop for Tracer {
-    fn drop(&mut self) {
-        if let Ok(None) = self.0.try_wait() {
             let _gone = self.0.kill();
             let _gone = self.0.wait();
         }

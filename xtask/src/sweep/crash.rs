@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 
-/// Kill a heal, an activation, a rollback and a compaction at each of their system calls: afterwards it has happened, or it has not.
+/// Kill a heal, an activation, a rollback and a compaction at each of their system calls, in a process of their own, and in each process of a running agent:
+/// afterwards it has happened, or it has not.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Not each call, but every so manieth.

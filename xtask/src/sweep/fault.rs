@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 
-/// Let each system call of a heal, an activation, a rollback and a compaction fail, once and for good, with each error.
+/// Let each system call of a heal, an activation, a rollback and a compaction fail, once and for good, with each error: in a process of their own, and in each
+/// process of a running agent.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
     /// Not each call, but every so manieth.

@@ -371,3 +371,30 @@ fn a_retained_version_can_be_declared_again_though_no_folder_has_it() {
         assert_eq!(sources.len(), 2);
     }
 }
+
+#[test]
+fn what_is_too_large_for_memory_is_kept_and_comes_back_too() {
+    let dir = folder();
+    let mut all = sources("1.0.0");
+    let size = drift_common::policy::MAX_CONTENT + (5 << 20);
+    let file = tempfile::tempfile().expect("a file");
+    file.set_len(size).expect("sparse");
+    let most = drift_common::policy::MAX_CONTENT;
+    let (large, digest) = declare::Body::read(file, declare::Form::Plain, most).expect("read");
+    assert!(large.held().is_none());
+    all.insert("large".into(), large.clone());
+    let store = open(dir.path());
+    assert!(save(&store, &all));
+    assert!(!save(&store, &all), "nothing new");
+    assert_eq!(store.body(&digest).expect("kept"), large);
+    drop(store);
+    let store = open(dir.path());
+    comes_back(&store, &all);
+    fs::write(blob_path(dir.path(), &digest), "rubbish").expect("written");
+    assert!(matches!(
+        store.body(&digest),
+        Err(StoreError::Corrupt { .. })
+    ));
+    assert!(save(&store, &all), "it is put anew");
+    comes_back(&store, &all);
+}
