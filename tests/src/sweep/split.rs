@@ -316,7 +316,7 @@ impl Tracer {
             match (threads, tracer.0.try_wait()) {
                 (Ok(true), _) => Ok(()),
                 // What goes wrong at once has gone wrong, and the process has gone.
-                (Err(_), Ok(Some(_))) => Ok(()),
+                (_, Ok(Some(_))) if is_gone(process) => Ok(()),
                 (seen, ended) => Err(format!("{seen:?} {ended:?}")),
             }
         });
@@ -351,6 +351,12 @@ fn is_traced(process: u32) -> Result<bool> {
         }
     }
     Ok(true)
+}
+
+/// It has ended, be it that nobody has asked yet how.
+fn is_gone(process: u32) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status"));
+    status.map_or(true, |status| status.contains("State:\tZ"))
 }
 
 /// The only child of the process.
