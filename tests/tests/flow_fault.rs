@@ -87,7 +87,7 @@ fn faults_of_each_process(test: &str, operation: Operation) -> Result<()> {
     if !is_built(test) || !has_strace(test) || !is_root(test) {
         return Ok(());
     }
-    for who in Who::ALL {
+    for who in Who::wanted() {
         let split = Split::new(operation, who)?;
         let all = split.calls(&format!("{CALLS},{SOCKETS}"))?;
         let kinds = ERRORS

@@ -202,8 +202,11 @@ impl Server {
             .unwrap_or_else(PoisonError::into_inner);
         let new = self.read(&holding.holds(), asked)?;
         let old = &declared.snapshot;
+        // What needs another comes after that in what is asked for; here by name.
+        let mut asked_for = moves.to_vec();
+        asked_for.sort_by(|one, other| one.policy.cmp(&other.policy));
         // After a restart it may have happened already.
-        if switch::moved(old, &new.snapshot) != moves {
+        if switch::moved(old, &new.snapshot) != asked_for {
             return Err(Refusal::stale(
                 "other versions would change than was asked for",
             ));

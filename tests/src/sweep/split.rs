@@ -1,6 +1,7 @@
 //! The same asked of a running agent, one of whose processes is under `strace`: the one that looks, the one that writes, or the one that starts it.
 
 use std::{
+    env,
     fs::{self, File},
     path::Path,
     process::{Child, Command, Stdio},
@@ -26,8 +27,25 @@ pub enum Who {
     Restorer,
 }
 
+/// Names the only one that is wanted: `cargo xtask sweep --process`.
+const PROCESS: &str = "DRIFT_SWEEP_PROCESS";
+
 impl Who {
-    pub const ALL: [Who; 3] = [Who::Detector, Who::Keeper, Who::Restorer];
+    /// All of them, or the one that is wanted.
+    pub fn wanted() -> impl Iterator<Item = Who> {
+        let only = env::var(PROCESS).ok();
+        [Who::Detector, Who::Keeper, Who::Restorer]
+            .into_iter()
+            .filter(move |who| only.as_ref().is_none_or(|only| *only == who.name()))
+    }
+
+    const fn name(self) -> &'static str {
+        match self {
+            Who::Detector => "detector",
+            Who::Keeper => "keeper",
+            Who::Restorer => "restorer",
+        }
+    }
 }
 
 /// An operation that a running agent is asked for, and whose process is under `strace` meanwhile.
@@ -295,7 +313,10 @@ impl Drop for Running<'_> {
 const FAREWELL: Duration = Duration::from_secs(1);
 
 /// A `strace` of a process that runs already.
-struct Tracer(Child);
+struct Tracer {
+    strace: Child,
+    process: u32,
+}
 
 impl Tracer {
     fn attach(process: u32, log: &Path, inject: &str) -> Result<Self> {
@@ -310,10 +331,13 @@ impl Tracer {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()?;
-        let mut tracer = Self(child);
+        let mut tracer = Self {
+            strace: child,
+            process,
+        };
         let attached = wait::until(SOON, || {
             let threads = is_traced(process);
-            match (threads, tracer.0.try_wait()) {
+            match (threads, tracer.strace.try_wait()) {
                 (Ok(true), _) => Ok(()),
                 // What goes wrong at once has gone wrong, and the process has gone.
                 (_, Ok(Some(_))) if is_gone(process) => Ok(()),
@@ -328,17 +352,21 @@ impl Tracer {
 impl Drop for Tracer {
     /// Lets go of what it has hold of.
     fn drop(&mut self) {
-        // One that has ended by itself takes no signal.
-        let _gone = signal(self.0.id(), Signal::TERM);
-        let gone = wait::until(FAREWELL, || match self.0.try_wait() {
-            Ok(Some(_)) => Ok(()),
-            other => Err(other),
-        });
-        if gone.is_err() {
-            // It waits for threads that were killed. The kernel lets go of what it has hold of all the same.
-            let _gone = self.0.kill();
-            let _gone = self.0.wait();
+        // It may wait for threads that were killed, for ever.
+        if !is_gone(self.process) {
+            // One that has ended by itself takes no signal.
+            let _gone = signal(self.strace.id(), Signal::TERM);
+            let gone = wait::until(FAREWELL, || match self.strace.try_wait() {
+                Ok(Some(_)) => Ok(()),
+                other => Err(other),
+            });
+            if gone.is_ok() {
+                return;
+            }
         }
+        // The kernel lets go of what it has hold of all the same.
+        let _gone = self.strace.kill();
+        let _gone = self.strace.wait();
     }
 }
 
