@@ -8,6 +8,8 @@ pub mod settings;
 
 pub mod kept;
 
+pub mod memory;
+
 pub mod declare;
 
 pub mod cluster;

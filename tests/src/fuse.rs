@@ -1,5 +1,5 @@
-//! The smallest file system in user space: one directory, in which plain files are made, written, read and removed. It is here because a file is made and
-//! opened in one step there, as on NFS. The protocol is the kernel's (`include/uapi/linux/fuse.h`), written by hand: what is not used is refused as unknown.
+//! The smallest file system in user space: one directory, in which plain files are made, written, read, renamed and removed. It is here because a file is made and
+//! opened in one step there, as on NFS, and because a mode that is set there is taken and does not last. The protocol is the kernel's (`include/uapi/linux/fuse.h`), written by hand: what is not used is refused as unknown.
 
 use std::{
     collections::HashMap,
@@ -89,6 +89,7 @@ const FORGET: u32 = 2;
 const GETATTR: u32 = 3;
 const SETATTR: u32 = 4;
 const UNLINK: u32 = 10;
+const RENAME: u32 = 12;
 const OPEN: u32 = 14;
 const READ: u32 = 15;
 const WRITE: u32 = 16;
@@ -100,6 +101,7 @@ const READDIR: u32 = 28;
 const RELEASEDIR: u32 = 29;
 const CREATE: u32 = 35;
 const FORGET_MANY: u32 = 42;
+const RENAME_WITH: u32 = 45;
 
 const SET_SIZE: u32 = 1 << 3;
 
@@ -178,6 +180,9 @@ impl Folder {
                 Some(_) => Ok(Vec::new()),
                 None => Err(Errno::NOENT),
             },
+            RENAME => self.rename(request, HEADER + 8),
+            RENAME_WITH if request.u32(HEADER + 8) == 0 => self.rename(request, HEADER + 16),
+            RENAME_WITH => Err(Errno::INVAL),
             OPEN | OPENDIR => Ok(vec![0; 16]),
             READ => {
                 let content = self.nodes.get(&node).map_or(&[][..], |node| &node.content);
@@ -200,6 +205,15 @@ impl Folder {
             READDIR | FLUSH | RELEASE | RELEASEDIR => Ok(Vec::new()),
             _ => Err(Errno::NOSYS),
         })
+    }
+
+    /// The two names begin there.
+    fn rename(&mut self, request: &Request<'_>, at: usize) -> Reply {
+        let from = request.name(at);
+        let to = request.name(at + from.len() + 1);
+        let node = self.names.remove(&from).ok_or(Errno::NOENT)?;
+        self.names.insert(to, node);
+        Ok(Vec::new())
     }
 
     fn change(&mut self, node: u64, change: impl FnOnce(&mut Vec<u8>)) {

@@ -101,7 +101,7 @@ fn scene() -> Result<Scene> {
 
 #[test]
 fn whatever_differs_is_shown_and_neither_secrets_nor_what_drives_a_terminal() -> Result<()> {
-    // B049, B073, B138
+    // B049, B073, B122, B138
     if !is_built("whatever_differs_is_shown_and_neither_secrets_nor_what_drives_a_terminal") {
         return Ok(());
     }

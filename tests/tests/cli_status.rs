@@ -287,6 +287,7 @@ fn a_version_is_the_last_known_good_one_after_its_soak_and_a_restart_keeps_it() 
     Ok(())
 }
 
+/// Case B150: good, bad, and the same good again: the state follows what was said last.
 #[test]
 fn a_folder_that_was_rejected_makes_the_node_degraded_until_it_is_good_again() -> Result<()> {
     if !is_built("a_folder_that_was_rejected_makes_the_node_degraded_until_it_is_good_again") {

@@ -6,7 +6,10 @@ use anyhow::{Result, ensure};
 use drift_tests::{
     agent::{Agent, has_probes, is_built, program, tool},
     command::says,
-    scene::{Declared, HEAL, Scene, file},
+    fuse,
+    scene::{Declared, HEAL, HEAL_AT_ONCE, Scene, file},
+    skip::skip,
+    stage::Mounts,
 };
 use serde_json::Value;
 
@@ -87,6 +90,88 @@ fn a_rival_is_named_once_and_left_alone_over_a_restart() -> Result<()> {
     let agent = Agent::start(&scene, &[])?;
     agent.event(0, "config.drift.healed", &app)?;
     ensure!(fs::read_to_string(&app)? == "declared anew\n");
+    Ok(())
+}
+
+/// Case B125: what is set and reads back as something else each time is not set for ever.
+#[test]
+fn what_never_reads_back_as_declared_is_said_and_left_alone() -> Result<()> {
+    const TEST: &str = "what_never_reads_back_as_declared_is_said_and_left_alone";
+    if !has_probes(TEST) {
+        return Ok(());
+    }
+    if let Some(reason) = fuse::lacks() {
+        skip(TEST, &reason);
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let mounts = Mounts::of(&scene);
+    // Every mode can be set there, and none lasts.
+    let server = fuse::serve(&scene.tree())?;
+    let plain = file("plain.conf", "declared\n");
+    let strict = Declared {
+        mode: Some("0600"),
+        ..file("strict.conf", "declared\n")
+    };
+    for one in [&plain, &strict] {
+        fs::write(scene.at(one.path), &one.content)?;
+    }
+    scene.declare("1.0.0", HEAL_AT_ONCE, &[plain, strict])?;
+    let agent = Agent::start(&scene, &[])?;
+    let (plain, strict) = (scene.at("plain.conf"), scene.at("strict.conf"));
+    let failed = |reason: &'static str| {
+        let path = strict.display().to_string();
+        move |records: &[Value]| {
+            let is_it =
+                |record: &&&Value| record["path"] == path.as_str() && record["reason"] == reason;
+            let failed = of(records, "config.drift.heal_failed");
+            failed.iter().filter(is_it).count()
+        }
+    };
+    let (once, at_last) = (failed("changed-meanwhile"), failed("does-not-converge"));
+    agent.wait(0, "that it does not converge", |records| {
+        (at_last(records) == 1).then_some(())
+    })?;
+    // Others are healed on.
+    let mark = agent.mark();
+    for number in 0..3 {
+        let mark = agent.mark();
+        fs::write(&plain, format!("drift {number}\n"))?;
+        agent.event(mark, "config.drift.healed", &plain)?;
+    }
+    let later = agent.since(mark);
+    ensure!((once(&later), at_last(&later)) == (0, 0), "{}", agent.all());
+    ensure!(once(&agent.since(0)) == 1, "{}", agent.all());
+    ensure!(agent.stop()?.success());
+    mounts.clear()?;
+    ensure!(server.join().is_ok(), "the file system's thread panicked");
+    Ok(())
+}
+
+/// Case B116: a setting that has no effect. What holds a path back now is what the Policy says now.
+#[test]
+fn a_back_off_that_is_changed_counts_at_once() -> Result<()> {
+    if !has_probes("a_back_off_that_is_changed_counts_at_once") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    let slow = "  mode: heal\n  guard: {backoff: {first: 300s, factor: 2, cap: 600s}}\n";
+    scene.declare("1.0.0", slow, &files)?;
+    let app = scene.at("app.conf");
+    let agent = Agent::start(&scene, &[])?;
+    fs::write(&app, "drift\n")?;
+    agent.event(0, "config.drift.healed", &app)?;
+    let mark = agent.mark();
+    fs::write(&app, "drift again\n")?;
+    let held = agent.event(mark, "config.drift.heal_suppressed", &app)?;
+    ensure!(held["reason"] == "backoff", "{held}");
+    let mark = agent.mark();
+    scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
+    agent.event(mark, "config.drift.healed", &app)?;
+    ensure!(fs::read_to_string(&app)? == "declared\n");
+    ensure!(agent.stop()?.success());
     Ok(())
 }
 

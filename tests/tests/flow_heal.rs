@@ -247,6 +247,7 @@ fn a_half_written_file_is_not_a_drift() -> Result<()> {
     Ok(())
 }
 
+/// Cases B074, B075: what has changed while no agent ran is what should be there from then on.
 #[test]
 fn a_killed_agent_finds_at_its_start_what_happened_meanwhile() -> Result<()> {
     if !has_probes("a_killed_agent_finds_at_its_start_what_happened_meanwhile") {

@@ -48,6 +48,7 @@ fn a_heal_is_verified_and_is_no_drift_of_its_own() -> Result<()> {
     Ok(())
 }
 
+/// Case B136: who is told apart by a name that anybody can have.
 #[test]
 fn another_process_that_calls_itself_drift_agent_is_reported() -> Result<()> {
     if !has_probes("another_process_that_calls_itself_drift_agent_is_reported") {

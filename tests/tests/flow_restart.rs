@@ -9,6 +9,7 @@ use drift_tests::{
     wait,
 };
 
+/// Cases B077, B153: a copy of what was good is kept, and not used; a state that is damaged ends everything.
 #[test]
 fn a_start_with_a_bad_folder_goes_on_with_the_last_good_policies_and_heals() -> Result<()> {
     if !has_probes("a_start_with_a_bad_folder_goes_on_with_the_last_good_policies_and_heals") {

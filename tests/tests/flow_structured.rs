@@ -307,7 +307,7 @@ fn what_is_hidden_from_people_is_what_healing_writes() -> Result<()> {
 
 #[test]
 fn a_version_that_says_the_same_in_another_way_is_acknowledged_and_changes_nothing() -> Result<()> {
-    // B149
+    // B140, B149
     if !has_probes(
         "a_version_that_says_the_same_in_another_way_is_acknowledged_and_changes_nothing",
     ) {

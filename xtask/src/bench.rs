@@ -4,6 +4,7 @@ mod calls;
 mod floor;
 mod heal;
 mod measure;
+mod memory;
 mod noise;
 mod observer;
 mod overhead;
@@ -20,7 +21,8 @@ Examples:
   cargo xtask bench scan -o json    the same for a program
   sudo -E cargo xtask bench heal    one file and a version of 100, beside the disk's own time
   sudo -E cargo xtask bench overhead   what being watched adds to system calls
-  sudo -E cargo xtask bench noise      drift while other files are opened all the time";
+  sudo -E cargo xtask bench noise      drift while other files are opened all the time
+  sudo -E cargo xtask bench memory     what the agent holds with 10,000 declared files";
 
 /// Measure drift beside what the machine can do at all and what others need.
 #[derive(Debug, clap::Args)]
@@ -39,6 +41,7 @@ enum Bench {
     Healer(heal::healer::Args),
     Overhead(overhead::Args),
     Noise(noise::Args),
+    Memory(memory::Args),
     /// The least that a scan can cost: what `scan` measures the others against.
     #[command(hide = true)]
     Floor(floor::Args),
@@ -58,6 +61,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Bench::Floor(args) => floor::run(args),
         Bench::Overhead(args) => overhead::run(args),
         Bench::Noise(args) => noise::run(args),
+        Bench::Memory(args) => memory::run(args),
         Bench::Calls(args) => calls::run(args),
         Bench::Watcher(args) => watcher::run(args),
     }

@@ -75,7 +75,7 @@ fn what_stands_there_decides() {
 
 #[test]
 fn each_attribute_counts_by_itself_and_only_where_it_is_declared() {
-    // B067.
+    // B067, B152.
     // All combinations of: mode declared, mode wrong, uid declared, uid wrong, gid declared, gid wrong, content wrong.
     for bits in 0u32..128 {
         let bit = |index: u32| bits >> index & 1 == 1;

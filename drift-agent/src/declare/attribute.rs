@@ -105,8 +105,11 @@ impl Names<'_, '_> {
                 expect: expect?,
             })
         });
+        // Collected where the wishes stood, and most of them are none.
+        let mut named: Vec<_> = named.collect();
+        named.shrink_to_fit();
         Some(Attributes {
-            named: named.collect(),
+            named,
             flags: *flags,
         })
     }

@@ -182,7 +182,7 @@ impl Pipeline {
     }
 
     fn row(&self, index: usize, outcome: HandOutcome, why: Option<(&'static str, String)>) -> Row {
-        self.row_of(index, self.paths[index].drift.as_ref(), outcome, why)
+        self.row_of(index, self.paths[index].drift.as_deref(), outcome, why)
     }
 
     fn row_of(

@@ -152,7 +152,7 @@ impl Pipeline {
             let files = self.snapshot.files.iter().zip(&self.paths);
             let mut of_policy = files.filter(|(file, _)| Arc::ptr_eq(&file.policy, &policy));
             if of_policy.all(|(_, state)| {
-                state.looked && !state.drift.as_ref().is_some_and(Ongoing::matters)
+                state.looked && !state.drift.as_deref().is_some_and(Ongoing::matters)
             }) {
                 self.policy_brakes[place].activating = false;
                 self.note_activating(&policy.name, None);

@@ -46,7 +46,7 @@ impl Pipeline {
         state.busy = None;
         state.stat = looked.observed.stat;
         let drift = state.drift.take();
-        self.braked(index, drift.as_ref().filter(|_| result.is_ok()), now);
+        self.braked(index, drift.as_deref().filter(|_| result.is_ok()), now);
         let Some(mut drift) = drift else {
             self.reloads.heals = self.reloads.heals.saturating_sub(1);
             return Ok(());

@@ -58,7 +58,7 @@ impl Pipeline {
         for (at, _, state) in self.by_policy() {
             let tally = &mut tallies[at];
             tally.files += 1;
-            tally.drifting += usize::from(state.drift.as_ref().is_some_and(Ongoing::matters));
+            tally.drifting += usize::from(state.drift.as_deref().is_some_and(Ongoing::matters));
             tally.not_compared += usize::from(!state.looked);
         }
         tallies

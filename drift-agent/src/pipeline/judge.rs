@@ -229,7 +229,7 @@ impl Pipeline {
                 ongoing.stuck = before.stuck;
                 ongoing.rival = before.rival;
             }
-            state.drift = Some(ongoing);
+            state.drift = Some(Box::new(ongoing));
             let mut record = self.about(Event::DriftDetected, index, why.cause);
             self.sides(&mut record, index, drifts, &looked.observed);
             if drifts == [Drift::ContentEquivalent] {

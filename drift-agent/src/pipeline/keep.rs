@@ -11,6 +11,7 @@ use log::warn;
 use crate::{
     declare::{Snapshot, Sources},
     heal::{Brake, Fights},
+    memory,
     store::{HeldBrake, Longest},
 };
 
@@ -28,6 +29,8 @@ impl Pipeline {
             if let Some(sentence) = store.usage().sentence() {
                 warn!("{sentence}");
             }
+            drop(in_force);
+            memory::give_back();
         });
     }
 

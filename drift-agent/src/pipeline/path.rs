@@ -43,7 +43,7 @@ pub struct PathState {
     pub overtaken: u32,
     /// Changes that the kernel half had counted when it was last seen.
     pub changes: Option<u64>,
-    pub drift: Option<Ongoing>,
+    pub drift: Option<Box<Ongoing>>,
     pub brake: Brake,
     pub fights: Fights,
     /// The first look at its policy has counted it.

@@ -264,7 +264,7 @@ impl Pipeline {
             .files
             .iter()
             .zip(&self.paths)
-            .filter_map(|(file, state)| Some((&**file, state.drift.as_ref()?)))
+            .filter_map(|(file, state)| Some((&**file, state.drift.as_deref()?)))
             .filter(|(_, drift)| drift.matters())
             .collect();
         all.sort_by_key(|(file, drift)| (Reverse(file.severity), drift.since_ns));

@@ -6,7 +6,7 @@ use std::{
 };
 
 use aya::{
-    Ebpf, EbpfError, EbpfLoader,
+    Btf, Ebpf, EbpfError, EbpfLoader, Endianness,
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
     programs::Program,
 };
@@ -138,8 +138,12 @@ impl Probe {
             .next_power_of_two()
             .clamp(1024, MOST_OBJECTS);
         let log_level: u8 = if settings.debug { 4 } else { 0 };
+        let whole;
         let mut loader = EbpfLoader::new();
-        let whole = aya::Btf::from_sys_fs().ok();
+        // It has read the same for itself: 10 MiB, which are let go before they are there twice.
+        loader.btf(None);
+        whole = Btf::parse(&bytes, Endianness::default()).ok();
+        drop(bytes);
         loader
             .btf(whole.as_ref())
             .override_global("OFFSETS", offsets.as_bytes(), true)

@@ -7,6 +7,7 @@ use drift_common::{escape, policy::Holds};
 use super::{Refusal, Server};
 use crate::{
     declare::{Declared, Snapshot, Sources},
+    memory,
     restore::{
         held, holds,
         process::Settings,
@@ -39,6 +40,7 @@ impl Server {
         if declared.seal != asked {
             *declared = Arc::new(self.read(&holds(held), asked)?);
             self.host.declare(&declared.snapshot.files);
+            memory::give_back();
         }
         Ok(Answer::Declared)
     }
