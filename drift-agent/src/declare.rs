@@ -9,6 +9,7 @@ mod attribute;
 mod basis;
 mod belongings;
 mod beside;
+mod body;
 mod changed;
 mod content;
 mod folder;
@@ -22,6 +23,7 @@ pub use accounts::Names;
 pub use attribute::{Attribute, Attributes, Expect};
 pub use basis::{Basis, Sources};
 pub use beside::{Beside, beside};
+pub use body::{Body, Form};
 pub use changed::Changes;
 pub use content::MAX_CONTENTS;
 pub use drift_common::policy::{
@@ -131,7 +133,7 @@ impl Exhaustive {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Content {
     /// `None` where only their digest was asked for, and nothing else is compared: see [`Keep`].
-    pub bytes: Option<Arc<[u8]>>,
+    pub bytes: Option<Body>,
     /// How many bytes, where that is known.
     pub size: Option<u64>,
     /// BLAKE3 of the bytes.
@@ -168,13 +170,19 @@ impl Content {
             .is_none_or(|meaning| meaning.is_whole())
     }
 
+    /// The bytes, where they are in memory.
+    #[must_use]
+    pub fn held(&self) -> Option<&Arc<[u8]>> {
+        self.bytes.as_ref().and_then(Body::held)
+    }
+
     /// These bytes and nothing else.
     #[must_use]
     pub fn exact(bytes: Arc<[u8]>) -> Self {
         Self {
             digest: blake3::hash(&bytes),
             size: Some(bytes.len() as u64),
-            bytes: Some(bytes),
+            bytes: Some(Body::Held(bytes)),
             body: None,
             lines: None,
             max_size: MAX_SIZE,
@@ -249,7 +257,7 @@ pub fn look(
 }
 
 /// Contents by their digests, kept somewhere else than in the policy folder.
-pub type Blobs<'b> = &'b dyn Fn(&blake3::Hash) -> Option<Vec<u8>>;
+pub type Blobs<'b> = &'b dyn Fn(&blake3::Hash) -> Option<Body>;
 
 /// [`look`]; a content that is named by its digest and is not in the folder may be among `blobs`.
 pub fn look_beside(

@@ -9,6 +9,7 @@ mod guard;
 mod other;
 mod plan;
 mod replace;
+mod sparse;
 mod transaction;
 
 #[cfg(test)]

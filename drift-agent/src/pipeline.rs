@@ -208,6 +208,8 @@ pub struct Parts {
     pub rejected: Option<Rejected>,
     /// What the folder says waits: what is declared is what it said before.
     pub waits: bool,
+    /// Versions that were changed before the start: programs are still to take that in.
+    pub switched: Option<Switched>,
     /// `Err`: why there are no probes.
     pub probe: Result<Probe, String>,
     /// What the cluster says of containers.
@@ -313,6 +315,9 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         None => pipeline.keep(&parts.snapshot, sources),
     }
     pipeline.declare(Arc::new(parts.snapshot), None, Cause::Start, &mut ears)?;
+    if let Some(switched) = parts.switched {
+        pipeline.after_switch(&switched, None);
+    }
     pipeline.look_at_stops(Cause::Start, None)?;
     pipeline.resume_brakes();
     let now = Instant::now();

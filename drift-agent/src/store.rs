@@ -56,6 +56,7 @@ use std::{
 use blake3::Hash;
 
 use self::{blob::Blobs, folder::Folder, room::Room};
+use crate::declare::Body;
 
 /// Bytes on the disk for blobs, where nobody said otherwise.
 pub const DEFAULT_QUOTA: u64 = 1 << 30;
@@ -198,6 +199,29 @@ impl Store {
         self.room().usage(self.quota)
     }
 
+    /// Keeps contents that are too large for memory, each of which has its digest.
+    fn put_large(
+        &self,
+        contents: &[(Hash, &Body)],
+        beside: &[(Hash, &[u8])],
+    ) -> Result<(), StoreError> {
+        for (digest, body) in contents {
+            match self.body(digest) {
+                Ok(_) => continue,
+                Err(StoreError::Missing { .. } | StoreError::Corrupt { .. }) => {}
+                Err(error) => return Err(error),
+            }
+            let blob = self.blobs.compress(body);
+            let (blob, size) = blob.map_err(StoreError::io("compress a blob"))?;
+            let mut room = self.room();
+            self.make_room(&mut room, size, beside)?;
+            let put = self.blobs.put_unnamed(digest, blob);
+            put.map_err(StoreError::io("write a blob"))?;
+            room.added(1, size);
+        }
+        Ok(())
+    }
+
     /// Keeps `bytes`, and returns their digest. They last when it returns. Until a retained version needs them they may be given up for others.
     pub fn put(&self, bytes: &[u8]) -> Result<Hash, StoreError> {
         let digest = blake3::hash(bytes);
@@ -260,6 +284,18 @@ impl Store {
     /// [`StoreError::Missing`]; [`StoreError::Corrupt`], and then it has been removed, so that it can be put again.
     pub fn get(&self, digest: &Hash) -> Result<Vec<u8>, StoreError> {
         let result = self.blobs.get(digest);
+        if matches!(result, Err(StoreError::Corrupt { .. })) {
+            self.count(&mut self.room())?;
+        }
+        result
+    }
+
+    /// As [`Store::get`]; a large content stays in its file.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn body(&self, digest: &Hash) -> Result<Body, StoreError> {
+        let result = self.blobs.body(digest);
         if matches!(result, Err(StoreError::Corrupt { .. })) {
             self.count(&mut self.room())?;
         }

@@ -194,10 +194,24 @@ pub fn perform(
         holding.forget_failure(policy, to);
     }
     let written: Vec<PathBuf> = steps.iter().map(|step| step.path().to_owned()).collect();
+    let mut after = Vec::new();
+    for path in &written {
+        let of = |snapshot: &Snapshot| {
+            let found = snapshot
+                .files
+                .binary_search_by(|declared| declared.path.as_path().cmp(path));
+            found
+                .ok()
+                .map(|index| snapshot.files[index].after_heal.clone())
+        };
+        // What goes with the old version is what its programs have to hear of.
+        reload::add(&mut after, &of(new).or_else(|| of(old)).unwrap_or_default());
+    }
     let transaction = Transaction {
         moves: moves.to_vec(),
         holding,
         steps,
+        after: after.clone(),
     };
     let Finished { mut notes, left } = heal::transact(host, store, transaction)?;
     for (path, error) in &left {
@@ -213,19 +227,6 @@ pub fn perform(
         let observed = observe(host, declared, None, &mut |_| {});
         (!plan::healable(declared, &observed).is_empty()).then(|| declared.path.clone())
     };
-    let mut after = Vec::new();
-    for path in &written {
-        let of = |snapshot: &Snapshot| {
-            let found = snapshot
-                .files
-                .binary_search_by(|declared| declared.path.as_path().cmp(path));
-            found
-                .ok()
-                .map(|index| snapshot.files[index].after_heal.clone())
-        };
-        // What goes with the old version is what its programs have to hear of.
-        reload::add(&mut after, &of(new).or_else(|| of(old)).unwrap_or_default());
-    }
     Ok(Switched {
         moves: moves.to_vec(),
         first: written.first().cloned(),

@@ -71,7 +71,7 @@ pub use attribute::{
 };
 pub use closure::{Move, Preference, Refused, moves, order};
 pub use compare::{Absence, Compare, Equal, Format, Keys, Rules};
-pub use content::{Content, Encoding, Keeper, Kept, MAX_CONTENT, Packed, Unpack};
+pub use content::{Content, Encoding, Keeper, Kept, LARGEST_CONTENT, MAX_CONTENT, Packed, Unpack};
 pub use digest::canonical;
 pub use expect::{
     HardLinks, Heed, MAX_SIZE, Redact, Severity, with_unix_line_ends, without_final_newline,

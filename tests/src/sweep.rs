@@ -3,8 +3,10 @@
 
 mod operation;
 pub mod power;
+mod split;
 
 pub use operation::{Operation, State};
+pub use split::{Asked, Split, Who};
 
 use std::{
     collections::{HashMap, HashSet},
@@ -218,34 +220,7 @@ impl Ground {
         let ended = self.with(&format!("trace={calls}"))?;
         ensure!(ended.output.status.success(), "{}", ended.said());
         ensure!(self.state()? == State::New);
-        let log = fs::read_to_string(self.log())?;
-        let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
-        let mut seen = HashSet::new();
-        let mut calls = Vec::new();
-        for line in log.lines() {
-            let Some((thread, call)) = line.split_once(char::is_whitespace) else {
-                continue;
-            };
-            let Some((name, _)) = call.trim_start().split_once('(') else {
-                continue;
-            };
-            // The first one is strace's own, the last one is the end.
-            let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
-            if !is_name || ["execve", "exit_group"].contains(&name) {
-                continue;
-            }
-            let number = counts.entry((thread, name)).or_default();
-            *number += 1;
-            let call = Call {
-                name: name.to_owned(),
-                number: *number,
-            };
-            // The same of another thread is the same point.
-            if seen.insert(call.clone()) {
-                calls.push(call);
-            }
-        }
-        Ok(calls)
+        Ok(calls_of(&fs::read_to_string(self.log())?))
     }
 
     /// Brings things in order as the next start does, and looks at what has come of it: all old or all new, the agent's word for it too, with nothing left over.
@@ -254,6 +229,16 @@ impl Ground {
     /// # Errors
     /// Anything else.
     pub fn recovered(&self) -> Result<(State, Duration)> {
+        self.recovered_by(|| {
+            let start = Instant::now();
+            let ended = ended(self.recovery())?;
+            ensure!(ended.output.status.success(), "{}", ended.said());
+            Ok(start.elapsed())
+        })
+    }
+
+    /// The same, by what `recover` does; it says how long that took.
+    fn recovered_by(&self, recover: impl Fn() -> Result<Duration>) -> Result<(State, Duration)> {
         let mut took = Duration::MAX;
         // What is to be brought in order is there once only: it is kept for another try.
         for folder in self.folders() {
@@ -266,10 +251,7 @@ impl Ground {
                     copy(&folder.join("crashed"), &folder.join("now"))?;
                 }
             }
-            let start = Instant::now();
-            let ended = ended(self.recovery())?;
-            took = took.min(start.elapsed());
-            ensure!(ended.output.status.success(), "{}", ended.said());
+            took = took.min(recover()?);
             if took < RECOVERY {
                 break;
             }
@@ -289,6 +271,37 @@ impl Ground {
         self.agrees(state)?;
         Ok((state, took))
     }
+}
+
+/// The calls in a log of `strace`.
+fn calls_of(log: &str) -> Vec<Call> {
+    let mut counts: HashMap<(&str, &str), usize> = HashMap::new();
+    let mut seen = HashSet::new();
+    let mut calls = Vec::new();
+    for line in log.lines() {
+        let Some((thread, call)) = line.split_once(char::is_whitespace) else {
+            continue;
+        };
+        let Some((name, _)) = call.trim_start().split_once('(') else {
+            continue;
+        };
+        // The first one is strace's own, the last one is the end.
+        let is_name = name.chars().all(|c| c.is_ascii_alphanumeric() || c == '_');
+        if !is_name || ["execve", "exit_group"].contains(&name) {
+            continue;
+        }
+        let number = counts.entry((thread, name)).or_default();
+        *number += 1;
+        let call = Call {
+            name: name.to_owned(),
+            number: *number,
+        };
+        // The same of another thread is the same point.
+        if seen.insert(call.clone()) {
+            calls.push(call);
+        }
+    }
+    calls
 }
 
 fn ended(mut command: Command) -> Result<Ended> {

@@ -258,5 +258,19 @@ fn a_change_of_versions_is_followed_by_each_action_once() -> Result<()> {
     )?;
     ensure!(said.contains("status 200"), "{said}");
     ensure!(asked.load(Ordering::SeqCst) == 3);
+    // Changed in the folder while no agent ran.
+    declare(&scene, "3.0.0", "three\\n", &actions)?;
+    let agent = Agent::start(&scene, &SCAN)?;
+    let seen = wait::until(SOON, || match asked.load(Ordering::SeqCst) {
+        4 => Ok(()),
+        other => Err(other),
+    });
+    ensure!(seen == Ok(()), "{seen:?}: {}", agent.all());
+    ensure!(fs::read_to_string(scene.at("a.conf"))? == "three\n");
+    ensure!(
+        !agent.all().contains("config.drift.detected"),
+        "{}",
+        agent.all()
+    );
     Ok(())
 }

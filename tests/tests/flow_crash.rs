@@ -5,11 +5,14 @@ use std::time::Duration;
 use anyhow::{Context, Result, ensure};
 use drift_tests::{
     agent::is_built,
-    sweep::{Call, Ground, Operation, State, has_strace, points},
+    privilege::is_root,
+    sweep::{Asked, Call, Ground, Operation, Split, State, Who, has_strace, points},
 };
 
 /// Kills, where not every call is tried.
 const FEW: usize = 25;
+/// Of each process of a running agent: one takes a second.
+const FEW_EACH: usize = 5;
 
 fn killed_at_every_call(test: &str, operation: Operation) -> Result<()> {
     if !is_built(test) || !has_strace(test) {
@@ -49,6 +52,66 @@ fn killed_at_every_call(test: &str, operation: Operation) -> Result<()> {
     );
     ensure!(kills >= 20, "{kills} kills only");
     Ok(())
+}
+
+/// The same asked of a running agent: each of its processes is killed, at every call it makes meanwhile.
+fn each_process_killed_at_every_call(test: &str, operation: Operation) -> Result<()> {
+    if !is_built(test) || !has_strace(test) || !is_root(test) {
+        return Ok(());
+    }
+    for who in Who::wanted() {
+        let split = Split::new(operation, who)?;
+        let all = split.calls("all")?;
+        let (mut kills, mut done, mut old, mut longest) = (0, 0, 0, Duration::ZERO);
+        let mut judge = |at: &str, asked: &Asked| -> Result<()> {
+            let what = || format!("{operation:?}, {who:?} killed {at}: {}", asked.said());
+            // Who asks is always answered, or told that nobody is left to answer.
+            ensure!(asked.command.output.status.code().is_some(), "{}", what());
+            ensure!(asked.is_alive || who == Who::Detector, "{}", what());
+            let state = split.state().with_context(what)?;
+            let is_true = !asked.is_done() || state == State::New;
+            ensure!(is_true, "a false success: {}", what());
+            let (recovered, took) = split.recovered().with_context(what)?;
+            let is_true = !asked.is_done() || recovered == State::New;
+            ensure!(is_true, "a false success: {}", what());
+            kills += usize::from(asked.is_hit);
+            done += usize::from(asked.is_done());
+            old += usize::from(state == State::Old);
+            longest = longest.max(took);
+            Ok(())
+        };
+        judge("before it was asked", &split.without()?)?;
+        for Call { name, number } in points(&all, FEW_EACH, 0) {
+            let asked = split.with(&format!(
+                "trace={name} inject={name}:signal=KILL:when={number}"
+            ))?;
+            judge(&format!("at {name} number {number}"), &asked)?;
+        }
+        eprintln!(
+            "{operation:?} by a running agent, {who:?}, {} calls: {kills} kills, {done} done all the same, {old} left all as it was; torn 0, mixed 0, \
+             false successes 0; ready again after {longest:?} at most",
+            all.len()
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_heal_is_whole_or_not_at_all_whichever_process_of_the_agent_is_killed() -> Result<()> {
+    let test = "a_heal_is_whole_or_not_at_all_whichever_process_of_the_agent_is_killed";
+    each_process_killed_at_every_call(test, Operation::Heal)
+}
+
+#[test]
+fn an_activation_is_whole_or_not_at_all_whichever_process_of_the_agent_is_killed() -> Result<()> {
+    let test = "an_activation_is_whole_or_not_at_all_whichever_process_of_the_agent_is_killed";
+    each_process_killed_at_every_call(test, Operation::Activate)
+}
+
+#[test]
+fn a_rollback_is_whole_or_not_at_all_whichever_process_of_the_agent_is_killed() -> Result<()> {
+    let test = "a_rollback_is_whole_or_not_at_all_whichever_process_of_the_agent_is_killed";
+    each_process_killed_at_every_call(test, Operation::Rollback)
 }
 
 #[test]

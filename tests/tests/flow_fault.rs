@@ -3,11 +3,15 @@
 use anyhow::{Context, Result, ensure};
 use drift_tests::{
     agent::is_built,
-    sweep::{Call, Ground, Operation, State, has_strace, is_long, points},
+    privilege::is_root,
+    sweep::{Call, Ground, Operation, Split, State, Who, has_strace, is_long, points},
 };
 
 /// The calls that read or change files.
 const CALLS: &str = "openat,openat2,read,pread64,write,pwrite64,fsync,fdatasync,syncfs,ftruncate,renameat,renameat2,unlinkat,linkat,symlinkat,mkdirat,mkdir,fchmod,fchown,fchownat,statx,newfstatat,fstat,flock,getdents64,flistxattr";
+
+/// The calls through which the agent's processes speak with each other. Interrupted they are made again, all of them.
+const SOCKETS: &str = "sendmsg,recvmsg,sendto,recvfrom,poll,ppoll";
 
 /// Calls that Rust's standard library, or rustix, makes again for as long as they are interrupted: interrupted for good they have no end, and that is no fault of ours.
 const MADE_AGAIN: [&str; 10] = [
@@ -76,6 +80,80 @@ fn faults(test: &str, operation: Operation) -> Result<()> {
     );
     ensure!(faults >= 12 || is_long(), "{faults} faults only");
     Ok(())
+}
+
+/// The same asked of a running agent: calls of one of its processes fail.
+fn faults_of_each_process(test: &str, operation: Operation) -> Result<()> {
+    if !is_built(test) || !has_strace(test) || !is_root(test) {
+        return Ok(());
+    }
+    for who in Who::wanted() {
+        let split = Split::new(operation, who)?;
+        let all = split.calls(&format!("{CALLS},{SOCKETS}"))?;
+        let kinds = ERRORS
+            .iter()
+            .flat_map(|error| [(error, ""), (error, "+")])
+            .enumerate();
+        let (mut faults, mut failed, mut ended) = (0, 0, 0);
+        for (kind, (error, often)) in kinds {
+            for Call { name, number } in points(&all, 1, kind * 8) {
+                let is_endless = MADE_AGAIN.contains(&name.as_str()) || SOCKETS.contains(name);
+                if *error == "EINTR" && often == "+" && is_endless {
+                    continue;
+                }
+                let asked = split.with(&format!(
+                    "trace={name} inject={name}:error={error}:when={number}{often}"
+                ))?;
+                let what = || {
+                    let said = asked.said();
+                    format!(
+                        "{operation:?}, {who:?}, {error} at {name} number {number}{often}: {said}"
+                    )
+                };
+                ensure!(asked.command.output.status.code().is_some(), "{}", what());
+                let is_said = asked.is_done()
+                    || !asked.command.output.stderr.is_empty()
+                    || !asked.command.output.stdout.is_empty();
+                ensure!(is_said, "{}", what());
+                // Where nothing can be written, nothing can be said.
+                let is_said = asked.is_alive || name == "write" || !asked.agent.is_empty();
+                ensure!(is_said, "it has ended without a word: {}", what());
+                let state = split.state().with_context(what)?;
+                let is_true = !asked.is_done() || state == State::New;
+                ensure!(is_true, "a false success: {}", what());
+                let (recovered, _) = split.recovered().with_context(what)?;
+                let is_true = !asked.is_done() || recovered == State::New;
+                ensure!(is_true, "a false success: {}", what());
+                faults += usize::from(asked.is_hit);
+                failed += usize::from(!asked.is_done());
+                ended += usize::from(!asked.is_alive);
+            }
+        }
+        eprintln!(
+            "{operation:?} by a running agent, {who:?}: {faults} faults, {failed} of them kept it from being done, {ended} ended the agent with a \
+             sentence; false successes 0, mixed 0, left over 0"
+        );
+    }
+    Ok(())
+}
+
+#[test]
+fn a_call_that_fails_in_a_process_of_the_agent_is_no_false_success_of_a_heal() -> Result<()> {
+    let test = "a_call_that_fails_in_a_process_of_the_agent_is_no_false_success_of_a_heal";
+    faults_of_each_process(test, Operation::Heal)
+}
+
+#[test]
+fn a_call_that_fails_in_a_process_of_the_agent_is_no_false_success_of_an_activation() -> Result<()>
+{
+    let test = "a_call_that_fails_in_a_process_of_the_agent_is_no_false_success_of_an_activation";
+    faults_of_each_process(test, Operation::Activate)
+}
+
+#[test]
+fn a_call_that_fails_in_a_process_of_the_agent_is_no_false_success_of_a_rollback() -> Result<()> {
+    let test = "a_call_that_fails_in_a_process_of_the_agent_is_no_false_success_of_a_rollback";
+    faults_of_each_process(test, Operation::Rollback)
 }
 
 #[test]

@@ -4,9 +4,10 @@ use std::{
     collections::BTreeMap,
     ffi::{CString, OsStr},
     fs,
+    io::{BufReader, Read as _},
     os::unix::{
         ffi::OsStrExt as _,
-        fs::{MetadataExt as _, PermissionsExt as _, chown},
+        fs::{FileExt as _, MetadataExt as _, PermissionsExt as _, chown},
     },
     path::{Path, PathBuf},
 };
@@ -18,7 +19,13 @@ use drift_agent::{
     heal,
     observe::{Host, observe},
 };
-use drift_tests::{skip::skip, sweep::is_long};
+use drift_tests::{
+    agent::{Agent, is_built},
+    privilege::{SCAN, restorer},
+    scene::Scene,
+    skip::skip,
+    sweep::is_long,
+};
 use rustix::fs::{
     FallocateFlags, IFlags, XattrFlags, fallocate, getxattr, ioctl_getflags, ioctl_setflags,
     listxattr, setxattr,
@@ -186,8 +193,8 @@ fn a_healed_file_is_equal_bit_for_bit_in_everything_it_had_at_any_size_and_name(
     let place = Place::new()?;
     let mut sizes = vec![0, 1, 1024, 4095, 4096, 65_537, 1 << 20];
     if is_long() {
-        // What a policy may declare at most.
-        sizes.extend([16 << 20, 64 << 20]);
+        // What is held in memory at most, and more.
+        sizes.extend([16 << 20, (16 << 20) + 1, 64 << 20]);
     }
     for (number, size) in sizes.into_iter().enumerate() {
         let path = place.at(format!("size-{number}").as_bytes());
@@ -229,5 +236,89 @@ fn a_healed_file_is_equal_bit_for_bit_in_everything_it_had_at_any_size_and_name(
         place.heal(&path, b"declared")?;
         ensure!(fs::read(&path)? == b"declared", "{}", path.display());
     }
+    Ok(())
+}
+
+/// The most memory that a process has had, in bytes.
+fn most_memory(process: u32) -> Result<u64> {
+    let status = fs::read_to_string(format!("/proc/{process}/status"))?;
+    let most = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .and_then(|rest| rest.split_whitespace().next())
+        .context("no VmHWM")?;
+    Ok(most.parse::<u64>()? << 10)
+}
+
+fn digest_of(path: &Path) -> Result<blake3::Hash> {
+    let mut hasher = blake3::Hasher::new();
+    let mut file = BufReader::new(fs::File::open(path)?);
+    let mut buffer = vec![0; 1 << 20];
+    loop {
+        match file.read(&mut buffer)? {
+            0 => return Ok(hasher.finalize()),
+            length => drop(hasher.update(&buffer[..length])),
+        }
+    }
+}
+
+/// A file of 1 GiB, most of it holes, and one of 200 MiB without any: put back by the agent, in no more memory than small ones.
+#[test]
+fn the_largest_files_are_healed_with_their_holes_in_bounded_memory() -> Result<()> {
+    const MIB: u64 = 1 << 20;
+    /// Both processes have much less; the dense file alone is more.
+    const MOST_MEMORY: u64 = 160 * MIB;
+    if !is_built("the_largest_files_are_healed_with_their_holes_in_bounded_memory") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let blobs = scene.policies().join("blobs");
+    fs::create_dir(&blobs)?;
+    let sparse = blobs.join("sparse");
+    let file = fs::File::create(&sparse)?;
+    file.set_len(1024 * MIB)?;
+    for at in [0, 512 * MIB + 4096, 1024 * MIB - 3] {
+        file.write_all_at(b"end", at)?;
+    }
+    let dense = blobs.join("dense");
+    let file = fs::File::create(&dense)?;
+    let part = noise(1 << 20);
+    for at in 0..200 {
+        file.write_all_at(&part, at * MIB)?;
+    }
+    file.sync_all()?;
+    let digest = digest_of(&dense)?;
+    fs::rename(&dense, blobs.join(digest.to_string()))?;
+    let tree = scene.tree().display().to_string();
+    let text = format!(
+        "apiVersion: configdrift.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{activeVersion: 1.0.0, mode: heal}}\n\
+         ---\napiVersion: configdrift.io/v1alpha1\nkind: PolicyVersion\nmetadata: {{name: p-1}}\nspec:\n  policy: p\n  version: 1.0.0\n  files:\n    \
+         - {{path: {tree}/dense, content: {{digest: 'blake3:{digest}'}}}}\n    - {{path: {tree}/sparse, content: {{file: blobs/sparse}}}}\n"
+    );
+    fs::write(scene.policies().join("policy.yaml"), text)?;
+    fs::write(scene.at("sparse"), "drifted")?;
+    let agent = Agent::start(&scene, &SCAN)?;
+    for name in ["sparse", "dense"] {
+        agent.event(0, "config.drift.healed", &scene.at(name))?;
+    }
+    ensure!(digest_of(&scene.at("sparse"))? == digest_of(&sparse)?);
+    ensure!(digest_of(&scene.at("dense"))? == digest);
+    let on_disk = |path: &Path| Ok::<_, anyhow::Error>(fs::metadata(path)?.blocks() * 512);
+    let (healed, declared) = (on_disk(&scene.at("sparse"))?, on_disk(&sparse)?);
+    ensure!(
+        healed <= declared,
+        "{healed} bytes on the disk for {declared}"
+    );
+    let mut most = Vec::new();
+    for process in [agent.pid(), u32::try_from(restorer(&scene)?)?] {
+        most.push(most_memory(process)?);
+    }
+    eprintln!(
+        "1 GiB with holes ({healed} bytes on the disk) and 200 MiB: at most {} MiB of memory in the detector, {} MiB in the restorer",
+        most[0] / MIB,
+        most[1] / MIB
+    );
+    ensure!(most.iter().all(|most| *most < MOST_MEMORY), "{most:?}");
+    ensure!(agent.stop()?.success());
     Ok(())
 }

@@ -294,6 +294,7 @@ fn a_journal_that_no_policy_explains_is_left_alone() -> Result<()> {
                 path: path.clone(),
                 change,
             }],
+            after: Vec::new(),
         })?;
         let recovered = Hostile::start(&scene)?.recovered()?;
         let failed = recovered.failed.context("it was believed")?;

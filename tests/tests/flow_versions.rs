@@ -9,6 +9,8 @@ use std::{
 use anyhow::{Context, Result, ensure};
 use drift_tests::{
     agent::{Agent, SOON, is_built, program},
+    command::says,
+    privilege::SCAN,
     scene::{HEAL_AT_ONCE, Scene},
     wait,
 };
@@ -276,4 +278,46 @@ fn a_version_that_changed_while_no_agent_ran_comes_as_a_whole() -> Result<()> {
     let policies = place.scene.policies().display().to_string();
     place.says(&["rollback", "p", "--policies", &policies], 0)?;
     place.is_at(1)
+}
+
+/// Policies that need each other move together, though the first by name comes last: by a running agent, there and back.
+#[test]
+fn a_closure_moves_together_by_a_running_agent_whatever_its_names() -> Result<()> {
+    if !is_built("a_closure_moves_together_by_a_running_agent_whatever_its_names") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let tree = scene.tree().display().to_string();
+    let head = "---\napiVersion: configdrift.io/v1alpha1\n";
+    let mut text = String::new();
+    for (policy, needs) in [("app", Some("lib")), ("lib", Some("base")), ("base", None)] {
+        text += &format!(
+            "{head}kind: Policy\nmetadata: {{name: {policy}}}\nspec: {{activeVersion: 1.0.0, mode: heal}}\n"
+        );
+        for version in 1..=2 {
+            let needs = needs.map_or(String::new(), |needs| {
+                format!("  dependencies: [{{policy: {needs}, version: ^{version}}}]\n")
+            });
+            text += &format!(
+                "{head}kind: PolicyVersion\nmetadata: {{name: {policy}-{version}}}\nspec:\n  policy: {policy}\n  version: {version}.0.0\n{needs}  files:\n    \
+                 - {{path: {tree}/{policy}, content: {{inline: '{version}'}}}}\n"
+            );
+        }
+        fs::write(scene.at(policy), "1")?;
+    }
+    fs::write(scene.policies().join("all.yaml"), text)?;
+    let agent = Agent::start(&scene, &SCAN)?;
+    let are = |version: &str| -> Result<()> {
+        for policy in ["app", "lib", "base"] {
+            let there = fs::read_to_string(scene.at(policy))?;
+            ensure!(there == version, "{policy} has {there}");
+        }
+        Ok(())
+    };
+    says(&scene, &["activate", "app", "2.0.0"], 0)?;
+    are("2")?;
+    says(&scene, &["rollback", "app"], 0)?;
+    are("1")?;
+    agent.stop()?;
+    Ok(())
 }

@@ -70,7 +70,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 }
 
 /// Runs a file of tests with all that it can try, on an agent as it is shipped. Programs that it needs are installed where that is possible.
-fn long(test: &str, variable: &str, value: &str) -> Result<()> {
+fn long(test: &str, variables: &[(&str, &str)]) -> Result<()> {
     let workspace = Workspace::find()?;
     let toolchain = setup::ensure(&workspace)?;
     build::probes(&workspace, &toolchain)?;
@@ -79,11 +79,12 @@ fn long(test: &str, variable: &str, value: &str) -> Result<()> {
     if !missing.is_empty() {
         bail!("not installed: {}", missing.join(", "));
     }
-    Step::cargo("sweep")
+    let step = Step::cargo("sweep")
         .args(["test", "--package", "drift-tests", "--test", test])
-        .args(["--", "--nocapture", "--test-threads=1"])
-        .env(variable, value)
-        .env("DRIFT_AGENT", &agent)
+        .args(["--", "--nocapture", "--test-threads=1"]);
+    let with = |step: Step, (name, value): &(&str, &str)| step.env(name, value);
+    let step = variables.iter().fold(step, with);
+    step.env("DRIFT_AGENT", &agent)
         .env("DRIFT_PROBES", workspace.probes())
         .current_dir(&workspace.root)
         .run()

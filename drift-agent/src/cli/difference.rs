@@ -303,7 +303,7 @@ impl<'d> Difference<'d> {
         if let Some(Verdict::Differs(differences)) = &self.compared.content {
             return Some(Contents::Values(redactor.listing(differences)));
         }
-        Some(match (&content.bytes, &self.observed.held) {
+        Some(match (content.held(), &self.observed.held) {
             // Of a file that belongs to others too, nobody has said what its lines are.
             (Some(bytes), Some(held))
                 if content.is_whole() && !is_binary(bytes) && !is_binary(held.bytes()) =>
@@ -330,7 +330,7 @@ impl<'d> Difference<'d> {
             ));
         }
         let held = self.observed.held.as_ref()?;
-        match exact(content.bytes.as_ref()?, held.bytes(), TextRules::default()) {
+        match exact(content.held()?, held.bytes(), TextRules::default()) {
             Exact::FinalNewline => {
                 Some("only the line end at the end of the file differs".to_owned())
             }

@@ -3,18 +3,20 @@
 use std::{
     collections::BTreeSet,
     ffi::OsString,
-    fs, io,
+    fs,
+    io::{self, Write},
     path::{Path, PathBuf},
 };
 
+use drift_common::policy::MAX_CONTENT;
 use tokio::sync::watch;
 
 use super::{
-    folder::{NEW, is_namespaces, replace},
+    folder::{NEW, is_namespaces, replace_by},
     view::View,
 };
 use crate::{
-    declare::{self, Basis, Changes, Rejected, Sources},
+    declare::{self, Basis, Body, Changes, Form, Rejected, Sources},
     report::complain,
 };
 
@@ -89,13 +91,15 @@ fn take(into: &Path, outcome: Result<Sources, Rejected>) -> io::Result<Option<St
 /// The file system's.
 pub(super) fn put(into: &Path, sources: &Sources) -> io::Result<()> {
     let mut kept = BTreeSet::new();
-    for (path, bytes) in sources {
+    for (path, body) in sources {
         let path = into.join(named(path));
-        if fs::read(&path).ok().as_deref() != Some(&bytes[..]) {
+        let there = fs::File::open(&path);
+        let there = there.and_then(|file| Body::read(file, Form::Plain, MAX_CONTENT));
+        if !there.is_ok_and(|(there, _)| there == *body) {
             if let Some(folder) = path.parent() {
                 fs::create_dir_all(folder)?;
             }
-            replace(&path, bytes)?;
+            replace_by(&path, |file| body.each(&mut |part| file.write_all(part)))?;
         }
         kept.insert(path);
     }

@@ -176,9 +176,17 @@ fn text(share: &Share) -> String {
 
 /// Whole, or as it was; and there after a power cut.
 pub(super) fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
+    replace_by(path, |file| file.write_all(bytes))
+}
+
+/// The same, with what `write` writes.
+pub(super) fn replace_by(
+    path: &Path,
+    write: impl FnOnce(&mut fs::File) -> io::Result<()>,
+) -> io::Result<()> {
     let folder = path.parent().unwrap_or(Path::new("/"));
     let mut file = tempfile::Builder::new().prefix(NEW).tempfile_in(folder)?;
-    file.write_all(bytes)?;
+    write(file.as_file_mut())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
     fs::File::open(folder)?.sync_all()

@@ -7,11 +7,10 @@ use std::{
     io,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::{Path, PathBuf},
-    sync::Arc,
     time::{Duration, SystemTime},
 };
 
-use super::Keep;
+use super::{Body, Keep};
 
 /// A file's identity and its times. Equal stamps mean an unchanged file, unless the file was changed within the grain of its clock: see
 /// [`Basis::rests_in`].
@@ -63,7 +62,7 @@ pub struct Basis {
 }
 
 /// The files of a policy folder that were read, and what they held. By their paths beneath the folder.
-pub type Sources = BTreeMap<PathBuf, Arc<[u8]>>;
+pub type Sources = BTreeMap<PathBuf, Body>;
 
 impl Basis {
     pub(super) fn new(folder: &Path, keep: Keep) -> Self {
@@ -100,7 +99,7 @@ impl Basis {
     }
 
     /// A file beneath the folder was read. Kept for who keeps bytes.
-    pub(super) fn read(&mut self, path: PathBuf, bytes: impl FnOnce() -> Arc<[u8]>) {
+    pub(super) fn read(&mut self, path: PathBuf, bytes: impl FnOnce() -> Body) {
         if self.keep == Keep::Bytes {
             self.read.insert(path, bytes());
         }

@@ -3,14 +3,13 @@
 use std::{
     collections::HashMap,
     fs::File,
-    io::{self, Read},
+    io,
     path::{Path, PathBuf},
-    sync::Arc,
 };
 
 use drift_common::{
     escape,
-    policy::{MAX_CONTENT, Packed},
+    policy::{LARGEST_CONTENT, MAX_CONTENT, Packed},
 };
 use rustix::{
     fd::{AsFd, OwnedFd},
@@ -18,13 +17,16 @@ use rustix::{
     io::Errno,
 };
 
-use super::{Basis, Blobs};
+use super::{Basis, Blobs, Body, Form};
 
-/// Bytes of all contents that are no texts of the policies themselves, at most: they stay in memory.
+/// Bytes of all contents that are no texts of the policies themselves, and stay in memory, at most.
 pub const MAX_CONTENTS: u64 = 256 << 20;
 
+/// Contents that stay in their files, at most: each is an open descriptor.
+const MOST_LARGE: usize = 64;
+
 /// The bytes of a file, and their BLAKE3 digest.
-pub(super) type Bytes = (Arc<[u8]>, blake3::Hash);
+pub(super) type Bytes = (Body, blake3::Hash);
 
 /// Reads files beneath the policy folder, each once.
 pub(super) struct Contents<'f> {
@@ -33,6 +35,7 @@ pub(super) struct Contents<'f> {
     blobs: Option<Blobs<'f>>,
     read: HashMap<PathBuf, Result<Bytes, String>>,
     all: u64,
+    large: usize,
 }
 
 impl<'f> Contents<'f> {
@@ -42,6 +45,7 @@ impl<'f> Contents<'f> {
             blobs: None,
             read: HashMap::new(),
             all: 0,
+            large: 0,
         }
     }
 
@@ -86,8 +90,7 @@ impl<'f> Contents<'f> {
             Ok(bytes) => bytes,
             Err(why) => {
                 let kept = self.blobs.and_then(|blobs| blobs(digest));
-                let kept = kept.filter(|bytes| bytes.len() as u64 <= MAX_CONTENT);
-                let kept = kept.ok_or(why)?;
+                let kept = (kept.ok_or(why)?, *digest);
                 let bytes = self.counted(kept, &escape::path_name(&path).to_string())?;
                 basis.read(path.clone(), || bytes.0.clone());
                 self.read.insert(path.clone(), Ok(bytes.clone()));
@@ -107,7 +110,8 @@ impl<'f> Contents<'f> {
     /// All contents are too large. (That it can be unpacked was seen when it was parsed.)
     pub(super) fn unpacked(&mut self, packed: &Packed) -> Result<Bytes, String> {
         let bytes = packed.unpack(MAX_CONTENT).map_err(|why| why.to_string())?;
-        self.counted(bytes, "this")
+        let digest = blake3::hash(&bytes);
+        self.counted((bytes.into(), digest), "this")
     }
 
     fn open(&self, path: &Path, basis: &mut Basis) -> Result<File, String> {
@@ -141,30 +145,41 @@ impl<'f> Contents<'f> {
 
     fn bytes(&mut self, file: File, path: &Path) -> Result<Bytes, String> {
         let shown = escape::path_name(path);
-        let mut bytes = Vec::new();
-        file.take(MAX_CONTENT + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|error| format!("{shown} cannot be read: {error}"))?;
-        let size = bytes.len() as u64;
-        if size > MAX_CONTENT {
-            let most = MAX_CONTENT >> 20;
-            return Err(format!(
-                "{shown} is larger than the {most} MiB a content may have"
-            ));
-        }
+        let is_small = file.metadata().is_ok_and(|it| it.len() <= LARGEST_CONTENT);
+        let read = if is_small {
+            Body::read(file, Form::Plain, MAX_CONTENT)
+        } else {
+            Err(io::ErrorKind::FileTooLarge.into())
+        };
+        let bytes = read.map_err(|error| {
+            if error.kind() == io::ErrorKind::FileTooLarge {
+                let most = LARGEST_CONTENT >> 20;
+                format!("{shown} is larger than the {most} MiB a content may have")
+            } else {
+                format!("{shown} cannot be read: {error}")
+            }
+        })?;
         self.counted(bytes, &shown.to_string())
     }
 
-    fn counted(&mut self, bytes: Vec<u8>, what: &str) -> Result<Bytes, String> {
-        self.all += bytes.len() as u64;
+    fn counted(&mut self, bytes: Bytes, what: &str) -> Result<Bytes, String> {
+        match &bytes.0 {
+            Body::Held(held) => self.all += held.len() as u64,
+            Body::Large(_) => self.large += 1,
+        }
+        if self.large > MOST_LARGE {
+            let most = MAX_CONTENT >> 20;
+            return Err(format!(
+                "with {what}, more than {MOST_LARGE} contents are larger than {most} MiB"
+            ));
+        }
         if self.all > MAX_CONTENTS {
             let most = MAX_CONTENTS >> 20;
             return Err(format!(
                 "with {what}, all contents are larger than {most} MiB"
             ));
         }
-        let digest = blake3::hash(&bytes);
-        Ok((bytes.into(), digest))
+        Ok(bytes)
     }
 }
 

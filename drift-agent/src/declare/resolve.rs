@@ -7,14 +7,14 @@ use std::{path::Path, sync::Arc};
 use drift_common::{
     escape,
     policy::{
-        Compare, Content as Said, FileSpec, Guard, Heed, Lineage, Mode, PolicyVersion, Problems,
-        Spanned, order, without_final_newline,
+        Compare, Content as Said, FileSpec, Guard, Heed, Lineage, MAX_CONTENT, Mode, PolicyVersion,
+        Problems, Spanned, order, without_final_newline,
     },
 };
 use jiff::tz::TimeZone;
 
 use super::{
-    ActivePolicy, Basis, Blobs, Identified, Identity, Keep, Snapshot, Terms,
+    ActivePolicy, Basis, Blobs, Body, Identified, Identity, Keep, Snapshot, Terms,
     accounts::{Accounts, GROUPS, USERS},
     belongings::belongings,
     content::{Bytes, Contents},
@@ -27,7 +27,7 @@ use crate::compare::{
 
 /// What is kept of a content.
 struct Held {
-    bytes: Option<Arc<[u8]>>,
+    bytes: Option<Body>,
     size: Option<u64>,
     digest: blake3::Hash,
     /// Without its final line end, where that does not count.
@@ -184,21 +184,42 @@ impl<'a> Resolve<'a> {
                 meaning: None,
             });
         }
-        let (bytes, digest) = self.content(&file.content)?;
-        let meaning = self.meaning(file, &bytes)?;
+        let (body, digest) = self.content(&file.content)?;
+        let (keeps, size) = (self.keep == Keep::Bytes || !is_exact, body.size());
+        let Some(bytes) = body.held() else {
+            if !is_exact || ignores_end || ignores_lines {
+                let message = format!(
+                    "the content has {size} bytes; what is larger than {} MiB can only be compared byte for byte",
+                    MAX_CONTENT >> 20
+                );
+                let help = "remove `compare`, `finalNewline` and `lineEndings`";
+                let problem = file.content.at.problem(message).help(help);
+                self.problems.push(problem);
+                return None;
+            }
+            return Some(Held {
+                size: Some(size),
+                digest,
+                body: None,
+                lines: None,
+                meaning: None,
+                bytes: keeps.then_some(body),
+            });
+        };
+        let meaning = self.meaning(file, bytes)?;
         Some(Held {
-            size: Some(bytes.len() as u64),
+            size: Some(size),
             digest,
-            body: ignores_end.then(|| blake3::hash(without_final_newline(&bytes))),
+            body: ignores_end.then(|| blake3::hash(without_final_newline(bytes))),
             lines: ignores_lines.then(|| {
                 let rules = TextRules {
                     final_newline: file.final_newline,
                     line_endings: file.line_endings,
                 };
-                blake3::hash(&normal(&bytes, rules))
+                blake3::hash(&normal(bytes, rules))
             }),
             meaning,
-            bytes: (self.keep == Keep::Bytes || !is_exact).then_some(bytes),
+            bytes: keeps.then_some(body),
         })
     }
 
@@ -225,7 +246,10 @@ impl<'a> Resolve<'a> {
 
     fn content(&mut self, content: &Spanned<Said>) -> Option<Bytes> {
         let bytes = match &content.value {
-            Said::Inline(text) => Ok((text.clone().into(), blake3::hash(text.as_bytes()))),
+            Said::Inline(text) => Ok((
+                Body::Held(text.clone().into()),
+                blake3::hash(text.as_bytes()),
+            )),
             Said::Packed(packed) => self.contents.unpacked(packed),
             Said::File(path) => self.contents.get(path, self.basis),
             Said::Blob(digest) => self.contents.blob(digest, self.basis),

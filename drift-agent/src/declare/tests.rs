@@ -73,7 +73,7 @@ impl Place {
 /// The bytes that a content was read as.
 #[track_caller]
 fn bytes(content: &Content) -> &Arc<[u8]> {
-    content.bytes.as_ref().expect("its bytes")
+    content.held().expect("its bytes")
 }
 
 /// What a file must hold.
@@ -134,7 +134,7 @@ fn a_folder_becomes_a_snapshot() {
         panic!("three files")
     };
     let [a_content, b_content, z_content] = [a, b, z].map(|file| content(file));
-    assert_eq!(a_content.bytes.as_deref().unwrap(), b"\xff\x00a");
+    assert_eq!(a_content.held().unwrap()[..], *b"\xff\x00a");
     assert_eq!(a_content.digest, blake3::hash(b"\xff\x00a"));
     assert_eq!(
         (a.mode, a.uid, a.gid),
@@ -429,11 +429,11 @@ fn content_that_cannot_be_read() {
         .expect("a FIFO");
     content_problem(&place, "blobs/fifo", "`blobs/fifo` is not a regular file");
     let large = fs::File::create(place.path("policies/blobs/large")).expect("created");
-    large.set_len((16 << 20) + 1).expect("sparse");
+    large.set_len((1 << 30) + 1).expect("sparse");
     content_problem(
         &place,
         "blobs/large",
-        "`blobs/large` is larger than the 16 MiB a content may have",
+        "`blobs/large` is larger than the 1024 MiB a content may have",
     );
     place.link("there", "policies/blobs/good");
     let file = "    - {path: /etc/a, content: {file: blobs/good}}\n";

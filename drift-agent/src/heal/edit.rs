@@ -10,7 +10,7 @@ use crate::{
 
 use super::{
     execute::{HealError, Healed, attributes},
-    replace::{New, replace},
+    replace::{Bytes, New, replace},
 };
 
 /// Puts the managed keys of what stands there to their declared values. What that is is read again: it is not what was judged any more where
@@ -64,7 +64,7 @@ impl fmt::Debug for Text {
 impl Text {
     pub(super) fn as_new(&self) -> New<'_> {
         New {
-            bytes: &self.bytes,
+            bytes: Bytes::Held(&self.bytes),
             digest: self.digest,
             instead_of: Some(self.instead_of),
         }
@@ -113,7 +113,7 @@ fn bytes<'s>(
         Some(held) => Ok((held.bytes(), digest)),
         // Only what is as declared is not held, and what is too large.
         None if digest == content.digest => {
-            let bytes = content.bytes.as_deref().ok_or(HealError::NoContent)?;
+            let bytes = content.held().ok_or(HealError::NoContent)?;
             Ok((bytes, digest))
         }
         None => Err(HealError::TooLarge),

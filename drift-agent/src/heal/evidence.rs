@@ -27,7 +27,7 @@ pub fn keep(host: &Host, store: &Store, declared: &Declared, action: &Action) ->
         Target::Symlink(_) | Target::Absent | Target::Directory(_) => Redact::default(),
     };
     if let (Action::Replace | Action::Edit, Target::File(content)) = (action, &declared.target)
-        && let Some(bytes) = &content.bytes
+        && let Some(bytes) = content.held()
         // What it is shown against.
         && let Err(error) = store.put_evidence(bytes)
     {

@@ -75,6 +75,8 @@ pub enum HealError {
     Edit(EditError),
     #[error("the declared content is not here, only its digest is")]
     NoContent,
+    #[error("the declared content cannot be used: {0}")]
+    Unfit(io::Error),
     #[error("{step}: {source}")]
     Io {
         step: &'static str,
@@ -104,7 +106,7 @@ impl HealError {
             HealError::Unparsable { .. } => "unparsable",
             HealError::TooLarge => "too-large",
             HealError::Edit(error) => error.reason(),
-            HealError::NoContent => "no-content",
+            HealError::NoContent | HealError::Unfit(_) => "no-content",
             HealError::Io { .. } => "io",
             HealError::Restorer { reason, .. } => reason,
         }

@@ -7,7 +7,7 @@
 use std::{
     ffi::{CString, OsStr, OsString},
     fs::File,
-    io::{Read, Seek, SeekFrom, Write},
+    io::{Read, Seek, SeekFrom},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::Path,
 };
@@ -25,19 +25,27 @@ use rustix::{
 
 use crate::{
     compare::structured::MAX_SIZE,
-    declare::{Content, Declared},
+    declare::{Body, Content, Declared},
     observe::Stat,
 };
 
 use super::{
     attribute,
     execute::{HealError, Healed, place, set_owner},
+    sparse::Sparse,
 };
 use crate::observe::{Host, Place};
 
+/// Bytes in memory, or wherever what is declared is.
+#[derive(Clone, Copy)]
+pub(super) enum Bytes<'a> {
+    Held(&'a [u8]),
+    Declared(&'a Body),
+}
+
 /// What the new file holds.
 pub(super) struct New<'a> {
-    pub(super) bytes: &'a [u8],
+    pub(super) bytes: Bytes<'a>,
     /// BLAKE3 of `bytes`.
     pub(super) digest: blake3::Hash,
     /// Only in the place of a file that holds this: who has written to it meanwhile has not written in vain.
@@ -47,7 +55,7 @@ pub(super) struct New<'a> {
 impl<'a> New<'a> {
     pub(super) fn of(content: &'a Content) -> Result<Self, HealError> {
         Ok(Self {
-            bytes: content.bytes.as_deref().ok_or(HealError::NoContent)?,
+            bytes: Bytes::Declared(content.bytes.as_ref().ok_or(HealError::NoContent)?),
             digest: content.digest,
             instead_of: None,
         })
@@ -175,7 +183,18 @@ fn fill(
         // Before the content: some of them say how that is kept.
         attribute::copy_flags(old.as_fd(), file.as_fd());
     }
-    file.write_all(new.bytes).map_err(io("write"))?;
+    let mut sparse = Sparse::new(file);
+    match new.bytes {
+        Bytes::Held(bytes) => sparse.part(bytes).map_err(io("write"))?,
+        Bytes::Declared(body) => body.each(&mut |part| sparse.part(part)).map_err(|error| {
+            if error.kind() == std::io::ErrorKind::InvalidData {
+                HealError::Unfit(error)
+            } else {
+                io("write")(error)
+            }
+        })?,
+    }
+    sparse.end().map_err(io("write"))?;
     let as_it_was = like.map(|stat| match &old {
         Some(old) => attribute::mode_alone(old.as_fd(), declared, stat.mode),
         None => stat.mode,

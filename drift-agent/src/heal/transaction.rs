@@ -21,7 +21,7 @@ use log::warn;
 use thiserror::Error;
 
 use crate::{
-    declare::Declared,
+    declare::{AfterHeal, Declared},
     observe::{Host, Stat},
     store::{Directory, Holding, Journal, Moved, Stage, Store, StoreError},
 };
@@ -80,6 +80,8 @@ pub struct Transaction {
     pub holding: Holding,
     /// In the order in which they take place.
     pub steps: Vec<Step>,
+    /// What comes after it: whoever has asked for it does that.
+    pub after: Vec<AfterHeal>,
 }
 
 /// What has come of one.
@@ -141,6 +143,7 @@ pub fn run(
         moves,
         holding,
         steps,
+        after,
     } = transaction;
     if steps.is_empty() {
         store
@@ -158,6 +161,7 @@ pub fn run(
             .map(|path| Directory { path })
             .collect(),
         entries: steps.iter().map(stage::entry).collect(),
+        after: after.iter().map(ToString::to_string).collect(),
     };
     let mut finished = Finished::default();
     let mut lifted = stage::Lifted::new();
@@ -229,6 +233,13 @@ pub fn recover(host: &Host, store: &Store) -> Result<Option<Finished>, StoreErro
             finished.notes.push(format!(
                 "a change of versions was interrupted after it had been decided, and was brought to its end: {versions}"
             ));
+            if !journal.after.is_empty() {
+                // Whether some of it was done is not known, and a restart too many is an outage.
+                finished.notes.push(format!(
+                    "what makes programs take that in is not done after an interruption, and left to you: {}",
+                    journal.after.join(", ")
+                ));
+            }
         }
     }
     Ok(Some(finished))

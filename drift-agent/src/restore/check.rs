@@ -158,6 +158,7 @@ mod tests {
                 path: path.into(),
                 change,
             }],
+            after: Vec::new(),
         }
     }
 

@@ -1,20 +1,25 @@
 //! The detector's end: what is to be put back is asked for here, and whoever asks waits for the outcome.
 
+mod asking;
 mod at_work;
+mod ready;
+mod turns;
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
-    fmt, io,
-    os::fd::OwnedFd,
-    path::PathBuf,
+    collections::BTreeMap,
+    fmt,
     sync::{Condvar, Mutex, MutexGuard, PoisonError},
     time::{Duration, Instant},
 };
 
-use self::at_work::{Inner, Keeper, Unable, exchange, unexpected, wait};
+use self::{
+    asking::{NONE, known},
+    at_work::{Inner, Keeper, unexpected},
+    ready::Ready,
+    turns::Turns,
+};
 use super::{
-    channel, held,
-    keeper::{READY, UNREADY, mark},
+    held,
     process::Settings,
     seal,
     serve::digest,
@@ -31,13 +36,10 @@ use crate::{
     store::{Holding, Moved, Store},
     switch::{SwitchError, Switched},
 };
+pub use turns::Turn;
 
 /// For a restorer to begin: the keeper pauses between two.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// For the keeper to do what it does at once.
-const SOON: Duration = Duration::from_secs(5);
-/// Kinds of reasons that are told apart.
-const MOST_REASONS: usize = 256;
 
 /// Who puts back.
 pub struct Restorer {
@@ -48,26 +50,6 @@ pub struct Restorer {
     turns: Mutex<Turns>,
     more: Condvar,
 }
-
-/// The ready file.
-struct Ready {
-    path: Option<PathBuf>,
-    /// Where it is asked for; nobody: this process does what it can.
-    keeper: Option<OwnedFd>,
-    /// It was removed, and is made no more.
-    is_over: bool,
-}
-
-/// Declarations that were begun, and how far they are.
-#[derive(Debug, Default)]
-struct Turns {
-    begun: u64,
-    done: u64,
-}
-
-/// The place of a declaration among others.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Turn(u64);
 
 /// As whoever asks how the node is wants to know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -139,13 +121,6 @@ impl Restorer {
         }
     }
 
-    /// A declaration begins, for [`Self::declare`]: nothing is put back before it has come to its end.
-    pub fn turn(&self) -> Turn {
-        let mut turns = self.turns();
-        turns.begun += 1;
-        Turn(turns.begun)
-    }
-
     /// What is declared from now on. A restorer is started where something may have to be put back. Blocking, where there is one.
     pub fn declare(&self, turn: Turn, snapshot: &Snapshot) {
         let heals = snapshot
@@ -168,21 +143,6 @@ impl Restorer {
         }
         drop(inner);
         self.more.notify_all();
-    }
-
-    /// Waits for declarations that have begun.
-    fn declared(&self) {
-        let turns = self.turns();
-        let begun = turns.begun;
-        let waiting = self
-            .more
-            .wait_timeout_while(turns, PATIENCE, |turns| turns.done < begun);
-        // Without it the answer is that of something else declared: said by who asks.
-        drop(waiting);
-    }
-
-    fn turns(&self) -> MutexGuard<'_, Turns> {
-        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What an interrupted heal has left beside declared paths goes.
@@ -317,32 +277,6 @@ impl Restorer {
         }
     }
 
-    /// All was looked at once, or the end has come: the ready file is there, or not.
-    ///
-    /// # Errors
-    /// It cannot be made, or removed.
-    pub fn ready_file(&self, is_ready: bool) -> io::Result<()> {
-        let mut ready = self.ready.lock().unwrap_or_else(PoisonError::into_inner);
-        if ready.is_over {
-            return Ok(());
-        }
-        ready.is_over = !is_ready;
-        let Some(socket) = &ready.keeper else {
-            let path = ready.path.as_deref();
-            return path.map_or(Ok(()), |path| mark(path, is_ready.then(std::process::id)));
-        };
-        let said = if is_ready { READY } else { UNREADY };
-        channel::send(socket, &[said], None)?;
-        wait(socket, Instant::now() + SOON)?;
-        let error = channel::receive(socket)?
-            .and_then(|(message, _)| message.try_into().ok().map(i32::from_le_bytes));
-        match error {
-            Some(0) => Ok(()),
-            Some(error) => Err(io::Error::from_raw_os_error(error)),
-            None => Err(io::ErrorKind::BrokenPipe.into()),
-        }
-    }
-
     /// Whether there is one. Does not wait for what is under way: then it is as it was last.
     #[must_use]
     pub fn asked(&self) -> Asked {
@@ -380,74 +314,6 @@ impl Restorer {
         // Whatever a panic has left, the next use finds out.
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }
-
-    /// As [`Self::ask`], of one that has what is declared.
-    fn ask_declared(&self, watch: Option<&Watch>, request: &Request) -> Result<Answer, Unable> {
-        self.declared();
-        let mut is_last = false;
-        loop {
-            let process = self.inner().ready()?;
-            if let Some(watch) = watch
-                && let Err(error) = watch.restorer(process)
-            {
-                log::warn!(
-                    "what the restorer does will be looked at as if somebody else did it: {error}"
-                );
-            }
-            let answer = self.ask(request)?;
-            let is_stale = matches!(
-                &answer,
-                Answer::Failed {
-                    kind: Kind::Stale,
-                    ..
-                }
-            );
-            if is_last || !is_stale {
-                return Ok(answer);
-            }
-            is_last = true;
-            if let Some(at_work) = &mut self.inner().at_work {
-                at_work.declared = None;
-            }
-        }
-    }
-
-    /// What happens once: a restorer that ends meanwhile may have done it.
-    fn ask_once(&self, request: &Request) -> Result<Answer, Unable> {
-        self.declared();
-        self.asks(request, 1)
-    }
-
-    /// One question, one answer. Asked again of the next restorer, where one ends meanwhile: each can be done twice without harm.
-    fn ask(&self, request: &Request) -> Result<Answer, Unable> {
-        self.asks(request, TRIES)
-    }
-
-    fn asks(&self, request: &Request, tries: u32) -> Result<Answer, Unable> {
-        let mut why = String::new();
-        for _ in 0..tries {
-            let (mut connection, count) = {
-                let mut inner = self.inner();
-                // What a restorer is asked that has taken the place of another.
-                inner.ready()?;
-                inner.connection()?
-            };
-            let answer = exchange(&mut connection, request);
-            let mut inner = self.inner();
-            if inner.count == count {
-                match (&answer, &mut inner.at_work) {
-                    (Ok(_), Some(at_work)) => at_work.free.push(connection),
-                    (Ok(_), None) => {}
-                    (Err(error), _) => inner.lost(error),
-                }
-            }
-            match answer {
-                Ok(answer) => return Ok(answer),
-                Err(error) => why = format!("the restorer has ended before it answered ({error})"),
-            }
-        }
-        Err(Unable::gone(why))
-    }
 }
 
 /// What the restorer has named, in its order, of what is declared here.
@@ -460,34 +326,4 @@ fn after(snapshots: [&Snapshot; 2], shown: &[String]) -> Vec<AfterHeal> {
     }
     let named = shown.iter().filter_map(|shown| known.get(shown.as_str()));
     named.map(|action| (*action).clone()).collect()
-}
-
-/// Restorers that are asked the same, one after the other.
-const TRIES: u32 = 3;
-
-/// Of what comes back without a restorer.
-const NONE: &str = "no-restorer";
-
-/// A reason as records have it: one of a set that is closed, for both ends are the same program.
-fn known(reason: &str) -> &'static str {
-    static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
-    let is_one = !reason.is_empty()
-        && reason.len() < 64
-        && reason
-            .bytes()
-            .all(|byte| byte.is_ascii_lowercase() || byte == b'-' || byte.is_ascii_digit());
-    if !is_one {
-        return NONE;
-    }
-    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = known.get(reason) {
-        return known;
-    }
-    if known.len() >= MOST_REASONS {
-        return NONE;
-    }
-    // As many as there are reasons, once each.
-    let reason: &'static str = Box::leak(reason.to_owned().into_boxed_str());
-    known.insert(reason);
-    reason
 }

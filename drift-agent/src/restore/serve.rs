@@ -1,5 +1,8 @@
 //! The restorer: what it is asked it checks against what it has read itself, looks again, plans again, and only then writes.
 
+mod declared;
+mod refusal;
+
 use std::{
     fs::File,
     io,
@@ -10,25 +13,25 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use drift_common::{escape, policy::Holds};
+use drift_common::escape;
 
+use self::{declared::Sealed, refusal::Refusal};
 use super::{
-    channel, check, held, hold, holds,
+    channel, check, hold,
     process::Settings,
-    seal, vouch,
     wire::{
-        self, AfterHealed, Amiss, Answer, Heal, Held, Kind, MOST_ANSWER, MOST_REQUEST, Recovered,
+        self, AfterHealed, Amiss, Answer, Heal, Kind, MOST_ANSWER, MOST_REQUEST, Recovered,
         Request, Switched,
     },
 };
 use crate::{
     compare, confine,
-    declare::{Declared, Mode, Snapshot, Sources, Target},
-    heal, memory,
+    declare::{Declared, Mode, Snapshot, Target},
+    heal,
     observe::{Host, observe},
     probe::{self, Process},
     reload::{self, Allowed},
-    store::{Holding, Moved, Store, identity},
+    store::{Holding, Moved, Store},
     switch::{self, SwitchError},
 };
 
@@ -46,53 +49,6 @@ struct Server {
     declared: RwLock<Arc<Sealed>>,
     recovered: Recovered,
     _lock: File,
-}
-
-/// What is declared, and its digest.
-#[derive(Default)]
-struct Sealed {
-    snapshot: Snapshot,
-    seal: String,
-    /// What was declared before the last change of versions.
-    before: Vec<Arc<Declared>>,
-}
-
-/// Why something is not done.
-struct Refusal {
-    reason: &'static str,
-    message: String,
-    kind: Kind,
-}
-
-impl Refusal {
-    fn new(kind: Kind, reason: &'static str, message: impl Into<String>) -> Self {
-        Self {
-            reason,
-            message: message.into(),
-            kind,
-        }
-    }
-
-    fn stale(message: impl Into<String>) -> Self {
-        Self::new(Kind::Stale, "stale-declaration", message)
-    }
-
-    /// What an honest detector never asks for.
-    fn refused(message: impl Into<String>) -> Self {
-        let message = message.into();
-        log::warn!("the detecting process asked for what is refused: {message}");
-        Self::new(Kind::Refused, "refused", message)
-    }
-}
-
-impl From<Refusal> for Answer {
-    fn from(refusal: Refusal) -> Self {
-        Self::Failed {
-            reason: refusal.reason.to_owned(),
-            message: refusal.message,
-            kind: refusal.kind,
-        }
-    }
 }
 
 /// Until the detector has gone.
@@ -187,88 +143,6 @@ impl Server {
         }
     }
 
-    fn declared(&self) -> std::sync::RwLockReadGuard<'_, Arc<Sealed>> {
-        // Replaced whole.
-        self.declared.read().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn declare(&self, held: &[Held], asked: &str) -> Result<Answer, Refusal> {
-        let mut declared = self
-            .declared
-            .write()
-            .unwrap_or_else(PoisonError::into_inner);
-        if declared.seal != asked {
-            *declared = Arc::new(self.read(&holds(held), asked)?);
-            self.host.declare(&declared.snapshot.files);
-            memory::give_back();
-        }
-        Ok(Answer::Declared)
-    }
-
-    /// What the policy folder declares; where it is not good any more, what was good last.
-    fn read(&self, holds: &Holds, asked: &str) -> Result<Sealed, Refusal> {
-        let Settings {
-            policies,
-            state,
-            mode,
-            ..
-        } = &self.settings;
-        let (outcome, mut basis) =
-            self.store
-                .look_with(policies, self.store.host_root(), *mode, holds);
-        let why = match outcome {
-            Ok(snapshot) => match sealed(snapshot, asked) {
-                Ok(sealed) => {
-                    let identity = identity(policies, &basis.take_sources());
-                    if let Err(error) = vouch::vouch(state, &identity) {
-                        log::warn!(
-                            "after a start with policies that are not valid the last good ones would not be put back: that they are good cannot be noted at {} ({error})",
-                            escape::path(state)
-                        );
-                    }
-                    return Ok(sealed);
-                }
-                Err(_) => {
-                    "the policy folder says something else than the detecting process has read"
-                        .to_owned()
-                }
-            },
-            Err(rejected) => rejected.plain().to_string(),
-        };
-        match self.last_good(holds) {
-            Ok(Some(snapshot)) => sealed(snapshot, asked).map_err(|_| Refusal::stale(why)),
-            Ok(None) => Err(Refusal::stale(why)),
-            Err(error) => Err(Refusal::stale(format!(
-                "{why}; the last good policies are no help: {error}"
-            ))),
-        }
-    }
-
-    /// What was good last, where a restorer has found that.
-    fn last_good(&self, holds: &Holds) -> Result<Option<Snapshot>, String> {
-        let Settings {
-            policies,
-            state,
-            mode,
-            ..
-        } = &self.settings;
-        let restored = self.store.last_good(policies);
-        let Some(restored) = restored.map_err(|error| error.to_string())? else {
-            return Ok(None);
-        };
-        let (outcome, mut basis) =
-            self.store
-                .look_with(&restored.folder, self.store.host_root(), *mode, holds);
-        let snapshot = outcome.map_err(|rejected| rejected.plain().to_string())?;
-        // Of the very bytes that were read: whoever changes the files meanwhile changes nothing.
-        let sources: Sources = basis.take_sources();
-        match vouch::is_vouched(state, &identity(policies, &sources)) {
-            Ok(true) => Ok(Some(snapshot)),
-            Ok(false) => Err("no restorer has ever read them from the policy folder".to_owned()),
-            Err(error) => Err(error.to_string()),
-        }
-    }
-
     fn heal(&self, asked: &Heal) -> Result<Answer, Refusal> {
         let sealed = self.declared();
         let declared = find(&sealed.snapshot, &asked.path).ok_or_else(|| {
@@ -328,8 +202,11 @@ impl Server {
             .unwrap_or_else(PoisonError::into_inner);
         let new = self.read(&holding.holds(), asked)?;
         let old = &declared.snapshot;
+        // What needs another comes after that in what is asked for; here by name.
+        let mut asked_for = moves.to_vec();
+        asked_for.sort_by(|one, other| one.policy.cmp(&other.policy));
         // After a restart it may have happened already.
-        if switch::moved(old, &new.snapshot) != moves {
+        if switch::moved(old, &new.snapshot) != asked_for {
             return Err(Refusal::stale(
                 "other versions would change than was asked for",
             ));
@@ -445,20 +322,6 @@ fn itself() -> Process {
         log::warn!("which process the restorer is cannot be told: {error}");
         Process::default()
     })
-}
-
-fn sealed(snapshot: Snapshot, asked: &str) -> Result<Sealed, ()> {
-    let seal = seal(&snapshot);
-    if seal == asked {
-        Ok(Sealed {
-            snapshot,
-            seal,
-            before: Vec::new(),
-        })
-    } else {
-        log::debug!("held: {:?}", held(&snapshot));
-        Err(())
-    }
 }
 
 fn find<'s>(snapshot: &'s Snapshot, path: &Path) -> Option<&'s Declared> {

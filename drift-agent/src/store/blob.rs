@@ -2,25 +2,24 @@
 
 use std::{
     ffi::{OsStr, OsString},
-    io::{self, BufReader, Read},
+    io::{self, Write},
     os::unix::ffi::OsStrExt,
 };
 
 use blake3::Hash;
+use drift_common::policy::MAX_CONTENT;
 
 use super::{
     StoreError,
-    folder::{Folder, is_regular},
+    folder::{Folder, Unnamed, is_regular},
 };
+use crate::declare::{Body, Form};
 
-/// Bytes of one blob, uncompressed, at most: reading one takes bounded memory whatever stands on the disk.
+/// Bytes of one blob, uncompressed, that is read into memory, at most: reading one takes bounded memory whatever stands on the disk.
 pub const MOST_BLOB: u64 = 256 << 20;
 
 /// Fast, and half of the size of most configuration.
 const LEVEL: i32 = 3;
-
-/// Memory for decompression, as a power of two of bytes: what `LEVEL` makes needs 2 MiB.
-const MOST_WINDOW_LOG: u32 = 23;
 
 /// Files that are synced together when there are many.
 const BATCH: usize = 256;
@@ -67,6 +66,18 @@ impl Blobs {
     /// # Errors
     /// [`StoreError::Missing`]; [`StoreError::Corrupt`], and then it has been removed, so that it can be put again.
     pub(super) fn get(&self, digest: &Hash) -> Result<Vec<u8>, StoreError> {
+        match self.read(digest, MOST_BLOB)? {
+            Body::Held(bytes) => Ok(bytes.to_vec()),
+            large @ Body::Large(_) => Err(StoreError::TooLarge { size: large.size() }),
+        }
+    }
+
+    /// As [`Blobs::get`]; what is larger than a content that is held in memory stays in its file.
+    pub(super) fn body(&self, digest: &Hash) -> Result<Body, StoreError> {
+        self.read(digest, MAX_CONTENT)
+    }
+
+    fn read(&self, digest: &Hash, most: u64) -> Result<Body, StoreError> {
         let (shard, name) = place(digest);
         let missing = || StoreError::Missing { digest: *digest };
         let Some(shard) = self
@@ -78,8 +89,8 @@ impl Blobs {
         };
         let why = match shard.file(&name) {
             Ok(None) => return Err(missing()),
-            Ok(Some(file)) => match decompress(file) {
-                Ok(bytes) if blake3::hash(&bytes) == *digest => return Ok(bytes),
+            Ok(Some(file)) => match Body::read(file, Form::Compressed, most) {
+                Ok((body, found)) if found == *digest => return Ok(body),
                 Ok(_) => "its content has another digest".to_owned(),
                 Err(error) => error.to_string(),
             },
@@ -106,14 +117,37 @@ impl Blobs {
             None => None,
         };
         let file = shard.ok_or_else(missing)?.file(&name).map_err(&io)?;
-        let bytes = decompress(file.ok_or_else(missing)?);
-        bytes
-            .ok()
-            .filter(|bytes| blake3::hash(bytes) == *digest)
-            .ok_or_else(|| StoreError::Corrupt {
+        let file = file.ok_or_else(missing)?;
+        match Body::read(file, Form::Compressed, MOST_BLOB) {
+            Ok((Body::Held(bytes), found)) if found == *digest => Ok(bytes.to_vec()),
+            Ok((large @ Body::Large(_), found)) if found == *digest => {
+                Err(StoreError::TooLarge { size: large.size() })
+            }
+            _ => Err(StoreError::Corrupt {
                 digest: *digest,
                 why: "its content has another digest".to_owned(),
-            })
+            }),
+        }
+    }
+
+    /// A content that is too large for memory, compressed, and what it takes of the disk. It has no name yet.
+    pub(super) fn compress(&self, body: &Body) -> io::Result<(Unnamed<'_>, u64)> {
+        let blob = self.incoming.unnamed(|file| {
+            let mut encoder = zstd::stream::write::Encoder::new(file, LEVEL)?;
+            body.each(&mut |part| encoder.write_all(part))?;
+            encoder.finish().map(drop)
+        })?;
+        let size = on_disk(blob.size()?);
+        Ok((blob, size))
+    }
+
+    /// Gives it its name. When it returns, it lasts.
+    pub(super) fn put_unnamed(&self, digest: &Hash, blob: Unnamed<'_>) -> io::Result<()> {
+        blob.sync()?;
+        let (shard, name) = place(digest);
+        let shard = self.folder.folder(&shard)?;
+        blob.take_name(&shard, &name)?;
+        shard.sync()
     }
 
     /// As [`Blobs::put`], without waiting until it lasts.
@@ -219,20 +253,6 @@ pub(super) fn on_disk(size: u64) -> u64 {
 
 pub(super) fn compress(bytes: &[u8]) -> io::Result<Vec<u8>> {
     zstd::bulk::compress(bytes, LEVEL)
-}
-
-fn decompress(file: std::fs::File) -> io::Result<Vec<u8>> {
-    let mut decoder = zstd::stream::read::Decoder::with_buffer(BufReader::new(file))?;
-    decoder.window_log_max(MOST_WINDOW_LOG)?;
-    let mut bytes = Vec::new();
-    decoder.take(MOST_BLOB + 1).read_to_end(&mut bytes)?;
-    if bytes.len() as u64 > MOST_BLOB {
-        return Err(io::Error::new(
-            io::ErrorKind::InvalidData,
-            "it is larger than any blob",
-        ));
-    }
-    Ok(bytes)
 }
 
 /// The folder and the name of a blob.

@@ -21,9 +21,9 @@ const MAGIC: &str = "drift-declaration-1\n";
 /// The blob for these files.
 pub(super) fn bytes(sources: &Sources) -> Vec<u8> {
     let mut text = MAGIC.to_owned();
-    for (path, bytes) in sources {
+    for (path, body) in sources {
         let path = escape::bytes(path.as_os_str().as_bytes());
-        text.push_str(&format!("{} {path}\n", blake3::hash(bytes)));
+        text.push_str(&format!("{} {path}\n", body.digest()));
     }
     text.into_bytes()
 }
@@ -61,7 +61,7 @@ impl Store {
         let Some(files) = files(&self.get(&first)?) else {
             return Ok(None); // retained by an agent that did not keep it
         };
-        let read = |(path, digest): (PathBuf, Hash)| Ok((path, self.get(&digest)?.into()));
+        let read = |(path, digest): (PathBuf, Hash)| Ok((path, self.body(&digest)?));
         files
             .into_iter()
             .map(read)

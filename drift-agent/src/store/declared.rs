@@ -53,7 +53,7 @@ impl Store {
         mode: Option<Mode>,
         holds: &Holds,
     ) -> (Result<Snapshot, Rejected>, Basis) {
-        let kept = |digest: &_| self.get(digest).ok();
+        let kept = |digest: &_| self.body(digest).ok();
         declare::look_beside(folder, host_root, mode, holds, &kept)
     }
 
@@ -98,7 +98,7 @@ impl Store {
     pub fn in_force(&self, folder: &Path, snapshot: &Snapshot, sources: Sources) -> InForce {
         let blobs: BTreeSet<[u8; 32]> = sources
             .values()
-            .map(|bytes| *blake3::hash(bytes).as_bytes())
+            .map(|body| *body.digest().as_bytes())
             .collect();
         let declaration = blake3::hash(&declaration::bytes(&sources));
         let activation = |policy: &Arc<ActivePolicy>| Activation {

@@ -148,6 +148,14 @@ impl Folder {
 
     /// A file that has everything but its name. Not synced.
     pub(super) fn write_unnamed(&self, bytes: &[u8]) -> io::Result<Unnamed<'_>> {
+        self.unnamed(|file| file.write_all(bytes))
+    }
+
+    /// The same, with what `write` writes.
+    pub(super) fn unnamed(
+        &self,
+        write: impl FnOnce(&mut File) -> io::Result<()>,
+    ) -> io::Result<Unnamed<'_>> {
         let number = UNDER_WAY.fetch_add(1, Ordering::Relaxed);
         // Of this process: the restorer writes here too.
         let name = format!("{TEMPORARY}{}-{number}", std::process::id());
@@ -160,7 +168,7 @@ impl Folder {
             file: File::from(fd),
             temporary: Some(name),
         };
-        unnamed.file.write_all(bytes)?;
+        write(&mut unnamed.file)?;
         Ok(unnamed)
     }
 
@@ -251,6 +259,11 @@ impl AsFd for Folder {
 impl Unnamed<'_> {
     pub(super) fn sync(&self) -> io::Result<()> {
         Ok(fsync(&self.file)?)
+    }
+
+    /// How many bytes it has.
+    pub(super) fn size(&self) -> io::Result<u64> {
+        Ok(self.file.metadata()?.len())
     }
 
     /// Takes `name` in `folder`, on the same file system. Whatever had it is gone; a link is replaced, not followed.

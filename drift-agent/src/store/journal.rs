@@ -25,6 +25,9 @@ pub struct Journal {
     pub directories: Vec<Directory>,
     /// In the order in which they take place.
     pub entries: Vec<Entry>,
+    /// What makes programs take it in, as it is shown. Done after all of it, by who has begun it.
+    #[serde(default)]
+    pub after: Vec<String>,
 }
 
 /// How far it has come.

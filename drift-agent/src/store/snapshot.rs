@@ -8,7 +8,7 @@
 use std::{
     collections::{BTreeMap, HashSet},
     ffi::OsStr,
-    io,
+    io::{self, Write},
     path::{Component, Path, PathBuf},
     time::SystemTime,
 };
@@ -20,7 +20,7 @@ use super::{
     Store, StoreError,
     sealed::{self, PathForm},
 };
-use crate::declare::Sources;
+use crate::declare::{Body, Sources};
 
 const NAME: &str = "last-good";
 const MAGIC: &str = "drift-last-good-1";
@@ -70,7 +70,7 @@ impl Store {
         sources: &Sources,
         now: SystemTime,
     ) -> Result<bool, StoreError> {
-        let digests: Vec<Hash> = sources.values().map(|bytes| blake3::hash(bytes)).collect();
+        let digests: Vec<Hash> = sources.values().map(Body::digest).collect();
         let mut manifest = Manifest {
             folder: folder.into(),
             since: now,
@@ -92,16 +92,24 @@ impl Store {
             }
             manifest.since = known.since;
         }
-        let contents: BTreeMap<[u8; 32], &[u8]> = digests
+        let contents: BTreeMap<[u8; 32], &Body> = digests
             .iter()
             .zip(sources.values())
-            .map(|(digest, bytes)| (*digest.as_bytes(), &**bytes))
+            .map(|(digest, body)| (*digest.as_bytes(), body))
             .collect();
-        let contents: Vec<_> = contents
-            .into_iter()
-            .map(|(digest, bytes)| (Hash::from_bytes(digest), bytes))
-            .collect();
-        self.put_all(&contents)?;
+        let (mut held, mut large) = (Vec::new(), Vec::new());
+        // Nothing of it is given up for another one of it.
+        let mut all: Vec<(Hash, &[u8])> = Vec::new();
+        for (digest, body) in contents {
+            let digest = Hash::from_bytes(digest);
+            match body {
+                Body::Held(bytes) => held.push((digest, &**bytes)),
+                Body::Large(_) => large.push((digest, body)),
+            }
+            all.push((digest, &[]));
+        }
+        self.put_large(&large, &all)?;
+        self.put_all(&held)?;
         let bytes = sealed::seal(MAGIC, &manifest).map_err(|error| unusable(error.to_string()))?;
         self.folder
             .write(NAME, &bytes)
@@ -125,7 +133,7 @@ impl Store {
             let path = path
                 .path()
                 .ok_or_else(|| unusable("a path is none".to_owned()))?;
-            let bytes = self.get(&hash(digest)?)?;
+            let body = self.body(&hash(digest)?)?;
             let (folders, name) = names(&path)?;
             let mut folder = None;
             for name in folders {
@@ -133,7 +141,10 @@ impl Store {
                 folder = Some(inside.folder(name).map_err(&io)?);
             }
             let folder = folder.as_ref().unwrap_or(&restored);
-            let lay = || folder.write_unnamed(&bytes)?.take_name(folder, name);
+            let lay = || {
+                let unnamed = folder.unnamed(|file| body.each(&mut |part| file.write_all(part)))?;
+                unnamed.take_name(folder, name)
+            };
             lay().map_err(&io)?;
         }
         Ok(Some(Restored {

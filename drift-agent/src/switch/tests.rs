@@ -35,7 +35,7 @@ impl Place {
             let crate::declare::Target::File(content) = &declared.target else {
                 panic!("a file")
             };
-            fs::write(&declared.path, content.bytes.as_ref().unwrap()).unwrap();
+            fs::write(&declared.path, content.held().unwrap()).unwrap();
         }
         place.keep(&snapshot);
         place

@@ -14,8 +14,11 @@ use base64::{
 };
 use flate2::read::MultiGzDecoder;
 
-/// Bytes of one content, at most, after all packing was undone.
+/// Bytes of one content that is held in memory, at most, after all packing was undone.
 pub const MAX_CONTENT: u64 = 16 << 20;
+
+/// Bytes of one content that is a file of its own, at most.
+pub const LARGEST_CONTENT: u64 = 1 << 30;
 
 /// Where the bytes of a file come from.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -133,5 +133,5 @@ pub fn without_final_newline(content: &[u8]) -> &[u8] {
         .unwrap_or(content)
 }
 
-/// The largest file that can be compared, and the bound where none is declared.
+/// The bound of files that are compared, where none is declared.
 pub const MAX_SIZE: u64 = 64 << 20;

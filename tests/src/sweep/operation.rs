@@ -156,7 +156,7 @@ impl Ground {
         }
     }
 
-    fn healed_file(&self) -> PathBuf {
+    pub(super) fn healed_file(&self) -> PathBuf {
         self.tree().join("healed")
     }
 
@@ -332,7 +332,7 @@ impl Ground {
     }
 }
 
-fn run_all(commands: Vec<Command>) -> Result<()> {
+pub(super) fn run_all(commands: Vec<Command>) -> Result<()> {
     for command in commands {
         let ended = ended(command)?;
         ensure!(ended.output.status.success(), "{}", ended.said());

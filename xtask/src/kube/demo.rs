@@ -162,8 +162,8 @@ impl Demo<'_> {
         println!("\n$ kubectl get nodedrift {NODE} -o jsonpath='{{.status.drifts[0]}}'");
         println!("{:#}", healed["drifts"][0]);
         println!("\n$ kubectl -n shop get events.events.k8s.io");
-        print!(
-            "{}\n",
+        println!(
+            "{}",
             self.ask(&[
                 "-n",
                 "shop",

@@ -13,7 +13,6 @@ pub(crate) struct Args {
 pub(crate) fn run(args: &Args) -> Result<()> {
     super::long(
         "flow_rival",
-        "DRIFT_RIVAL_SECONDS",
-        &args.seconds.to_string(),
+        &[("DRIFT_RIVAL_SECONDS", &args.seconds.to_string())],
     )
 }

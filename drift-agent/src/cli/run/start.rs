@@ -25,7 +25,7 @@ use crate::{
     settings::{Sensor, Settings},
     stop::{Files, Stops},
     store::{Bounds, Store},
-    switch,
+    switch::{self, Switched},
 };
 
 /// Requests that wait for the pipeline.
@@ -47,7 +47,7 @@ pub(super) fn start(settings: Settings, host: Host) -> Result<()> {
             .context("cannot keep what the cluster says")?;
     }
     let recovered = recover(&restorer, &store);
-    let (outcome, basis, waits) = look(&restorer, &store, &settings);
+    let (outcome, basis, waits, switched) = look(&restorer, &store, &settings);
     let (snapshot, rejected) = match outcome {
         Ok(snapshot) => (snapshot, None),
         Err(rejected) => (last_good(&store, &settings, &rejected)?, Some(rejected)),
@@ -111,6 +111,7 @@ pub(super) fn start(settings: Settings, host: Host) -> Result<()> {
             basis,
             rejected,
             waits,
+            switched,
             probe,
             pods,
             asked,
@@ -191,20 +192,20 @@ fn recover(restorer: &Restorer, store: &Store) -> bool {
     recovered.left.is_empty() && recovered.failed.is_none()
 }
 
-/// What the policy folder declares now. Versions that it has changed while no agent ran are changed first, whole or not at all; `true`: they wait, and what was
-/// active before still is.
+/// What the policy folder declares now. Versions that it has changed while no agent ran are changed first, whole or not at all, and what has come of that is
+/// the last of the answer; `true`: they wait, and what was active before still is.
 fn look(
     restorer: &Restorer,
     store: &Store,
     settings: &Settings,
-) -> (Result<Snapshot, Rejected>, Basis, bool) {
+) -> (Result<Snapshot, Rejected>, Basis, bool, Option<Switched>) {
     let (policies, mode) = (&settings.policies, settings.mode);
     let (outcome, basis) = store.look(policies, store.host_root(), mode);
     let Ok(snapshot) = &outcome else {
-        return (outcome, basis, false);
+        return (outcome, basis, false, None);
     };
     let Some(before) = switch::before_the_stop(store, policies, mode, snapshot) else {
-        return (outcome, basis, false);
+        return (outcome, basis, false, None);
     };
     let moves = switch::moved(&before, snapshot);
     let versions = switch::shown(&moves);
@@ -223,7 +224,7 @@ fn look(
             "{versions}, changed while no agent ran, waits: {}.",
             stop.message
         ));
-        return (Ok(before), basis, true);
+        return (Ok(before), basis, true, None);
     }
     restorer.declare(restorer.turn(), &before);
     match restorer.switch(None, store, (&before, snapshot), &moves, store.holding()) {
@@ -232,7 +233,7 @@ fn look(
             complain(format_args!(
                 "Changed while no agent ran: {versions} ({came})."
             ));
-            (outcome, basis, false)
+            (outcome, basis, false, Some(switched))
         }
         Err(error) => {
             complain(format_args!(
@@ -240,10 +241,10 @@ fn look(
             ));
             if let Err(error) = switch::hold_back(store, snapshot, &moves, &error) {
                 complain(format_args!("degraded: that is not kept: {error}"));
-                return (outcome, basis, false);
+                return (outcome, basis, false, None);
             }
             let (outcome, basis) = store.look(policies, store.host_root(), mode);
-            (outcome, basis, false)
+            (outcome, basis, false, None)
         }
     }
 }

@@ -191,9 +191,9 @@ async fn swapped_links_are_noticed() {
     let look = || look(&folder, &place.root(), None, &Holds::new());
     let content = || {
         declared_content(&look().0.expect("a snapshot").files[0])
-            .bytes
-            .clone()
+            .held()
             .expect("its bytes")
+            .clone()
     };
     let mut changes = Changes::since(look().1);
     let swap = |target: &Path, link: &str| {

@@ -3,8 +3,8 @@
 use std::{collections::BTreeSet, path::PathBuf, sync::Arc};
 
 use drift_common::policy::{
-    self, AbsentSpec, DirectorySpec, FileSpec, MAX_SIZE, Mode, OnUnexpected, Principal, Problems,
-    Severity, Spanned, SymlinkSpec,
+    self, AbsentSpec, DirectorySpec, FileSpec, LARGEST_CONTENT, MAX_SIZE, Mode, OnUnexpected,
+    Principal, Problems, Severity, Spanned, SymlinkSpec,
 };
 
 use super::{Held, Resolve};
@@ -76,7 +76,12 @@ impl Resolve<'_> {
             digest,
             body,
             lines: lines.map(Box::new),
-            max_size: max_size.as_ref().map_or(MAX_SIZE, |most| most.value),
+            max_size: match (max_size, size) {
+                (Some(most), _) => most.value,
+                (None, Some(size)) => size.max(MAX_SIZE),
+                // Of a content of which only the digest is known.
+                (None, None) => LARGEST_CONTENT,
+            },
             hard_links: *hard_links,
             compare: compare.value.clone(),
             meaning,

@@ -12,7 +12,7 @@ use crate::{
     declare::{Declared, Target, sample},
     heal::{
         HealError,
-        replace::{New, replace},
+        replace::{Bytes, New, replace},
     },
 };
 
@@ -149,7 +149,7 @@ fn who_writes_to_a_shared_file_meanwhile_does_not_write_in_vain() {
     let declared = managed(&path, Format::Json, "/a", "{\"a\": 1}");
     let seen = look(&declared);
     let new = |there: &str| New {
-        bytes: b"{\"a\": 1}",
+        bytes: Bytes::Held(b"{\"a\": 1}"),
         digest: blake3::hash(b"{\"a\": 1}"),
         instead_of: Some(blake3::hash(there.as_bytes())),
     };

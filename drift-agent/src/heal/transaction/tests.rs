@@ -57,6 +57,7 @@ impl Place {
             moves: vec![moved()],
             holding: held(),
             steps,
+            after: Vec::new(),
         };
         run(&self.host, &self.store, transaction)
     }
@@ -218,6 +219,7 @@ fn committed(place: &Place, steps: &[Step], stage: Stage, done: usize) {
             .map(|path| Directory { path })
             .collect(),
         entries: steps.iter().map(stage::entry).collect(),
+        after: vec!["restart web.service".to_owned()],
     };
     place.store.write_journal(&journal).unwrap();
     stage::all(&place.host, steps, &mut notes, &mut Vec::new()).unwrap();
@@ -273,6 +275,8 @@ fn another_process_does_not_decide_what_takes_a_name() {
     let staged = place.at("").join(temporary_name(&place.at("a")));
     fs::write(&staged, "planted").unwrap();
     let finished = recover(&place.host, &place.store).unwrap().unwrap();
+    // Said, and not done: some of it may have been.
+    assert!(finished.notes[1].ends_with("left to you: restart web.service"));
     // The second try finds nothing staged: the look that follows tells that the path is not as declared.
     assert!(finished.left.is_empty(), "{finished:?}");
     assert_eq!(fs::read_to_string(place.at("a")).unwrap(), "old");

@@ -16,7 +16,10 @@ use rustix::{
     io::Errno,
 };
 
-use super::{NONE, PATIENCE, TRIES, known};
+use super::{
+    PATIENCE,
+    asking::{NONE, TRIES, known},
+};
 use crate::{
     probe::Process,
     report::complain,

@@ -197,7 +197,10 @@ fn links_in_the_way_of_laying_out_are_not_followed() {
     comes_back(&store, &sources("1.0.0"));
     let theirs = lying(elsewhere.path());
     assert_eq!(theirs.len(), 1);
-    assert_eq!(*theirs[Path::new("web.yaml")], *b"theirs");
+    assert_eq!(
+        theirs[Path::new("web.yaml")],
+        Body::from(b"theirs".as_slice())
+    );
 }
 
 #[test]
@@ -206,7 +209,7 @@ fn a_blob_that_is_gone_is_said_and_put_again() {
     let store = open(dir.path());
     let sources = sources("1.0.0");
     save(&store, &sources);
-    let digest = blake3::hash(&sources[Path::new("blobs/deep/er")]);
+    let digest = sources[Path::new("blobs/deep/er")].digest();
     fs::remove_file(blob_path(dir.path(), &digest)).expect("remove");
     assert_eq!(restore(&store).expect_err("gone").reason(), "blob-missing");
     let later = now() + Duration::from_secs(9);
@@ -364,10 +367,41 @@ fn a_retained_version_can_be_declared_again_though_no_folder_has_it() {
         let sources = store.declaration("p", &format!("{n}.0.0"));
         let sources = sources.expect("read").expect("it is retained");
         let at = usize::try_from(n).expect("small") - 1;
-        assert_eq!(*sources[Path::new("p.yaml")], *texts[at], "{n}");
+        assert_eq!(
+            sources[Path::new("p.yaml")],
+            Body::from(texts[at].as_slice()),
+            "{n}"
+        );
         let content = noise(n, 5000);
         let path = Path::new("blobs").join(blake3::hash(&content).to_hex().as_str());
-        assert_eq!(*sources[&path], *content, "{n}");
+        assert_eq!(sources[&path], Body::from(content.as_slice()), "{n}");
         assert_eq!(sources.len(), 2);
     }
+}
+
+#[test]
+fn what_is_too_large_for_memory_is_kept_and_comes_back_too() {
+    let dir = folder();
+    let mut all = sources("1.0.0");
+    let size = drift_common::policy::MAX_CONTENT + (5 << 20);
+    let file = tempfile::tempfile().expect("a file");
+    file.set_len(size).expect("sparse");
+    let most = drift_common::policy::MAX_CONTENT;
+    let (large, digest) = Body::read(file, declare::Form::Plain, most).expect("read");
+    assert!(large.held().is_none());
+    all.insert("large".into(), large.clone());
+    let store = open(dir.path());
+    assert!(save(&store, &all));
+    assert!(!save(&store, &all), "nothing new");
+    assert_eq!(store.body(&digest).expect("kept"), large);
+    drop(store);
+    let store = open(dir.path());
+    comes_back(&store, &all);
+    fs::write(blob_path(dir.path(), &digest), "rubbish").expect("written");
+    assert!(matches!(
+        store.body(&digest),
+        Err(StoreError::Corrupt { .. })
+    ));
+    assert!(save(&store, &all), "it is put anew");
+    comes_back(&store, &all);
 }

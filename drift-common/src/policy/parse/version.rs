@@ -15,8 +15,8 @@ use crate::{
     policy::{
         AbsentSpec, Compare, Dependency, DirectorySpec, Environment, FileSpec, HardLinks, Heed,
         Mode, PolicyVersion, Principal, Redact, Severity, SymlinkSpec,
+        content::LARGEST_CONTENT,
         decode::{Cursor, Decoder, Fields},
-        expect::MAX_SIZE,
         path::{self, Unfit},
         shape,
         source::Spanned,
@@ -116,7 +116,7 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
         decoder.word(redact, "redaction", &Redact::ALL)
     });
     let max_size = fields.optional(decoder, "maxSize", |decoder, size| {
-        scalar::size(decoder, size, MAX_SIZE).map(|bytes| decoder.spanned(size, bytes))
+        scalar::size(decoder, size, LARGEST_CONTENT).map(|bytes| decoder.spanned(size, bytes))
     });
     let final_newline = fields.optional(decoder, "finalNewline", |decoder, rule| {
         decoder.word(rule, "rule", &Heed::ALL)

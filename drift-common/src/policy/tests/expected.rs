@@ -57,7 +57,7 @@ fn words_that_are_not_known() {
       onDrift: haal
       severity: high
       redact: key
-      maxSize: 100MiB
+      maxSize: 2000MiB
       finalNewline: ignored
       compare: bytes
     - path: /etc/b
@@ -86,12 +86,12 @@ error: unknown redaction `key`, did you mean `keys`?
     |               ^^^
     = allowed here: none, keys, all
 
-error: `100MiB` is not a possible size
+error: `2000MiB` is not a possible size
    --> p.yaml:13:16
     |
- 13 |       maxSize: 100MiB
-    |                ^^^^^^
-    = write 1 to 64MiB
+ 13 |       maxSize: 2000MiB
+    |                ^^^^^^^
+    = write 1 to 1024MiB
 
 error: unknown rule `ignored`, did you mean `ignore`?
    --> p.yaml:14:21
