@@ -21,6 +21,7 @@ mod loss;
 mod mounts;
 mod path;
 mod quiet;
+mod ready;
 mod reloads;
 mod scan;
 mod selftest;
@@ -39,7 +40,6 @@ pub(crate) use describe::{
 use std::{
     collections::{BTreeSet, HashMap, VecDeque},
     io::{self, IsTerminal},
-    path::Path,
     sync::Arc,
     time::{Duration, Instant},
 };
@@ -573,29 +573,5 @@ impl Pipeline {
             })
             .collect();
         Ok(self.reporter.watching(&self.watching)?)
-    }
-
-    /// Says "ready" once the first scan is over.
-    fn ready(&mut self) -> Result<(), PipelineError> {
-        if self.first != Some(0) {
-            return Ok(());
-        }
-        self.first = None;
-        self.keep_places();
-        self.tell_ready();
-        if self.settings.ready_file.is_some() {
-            let restorer = Arc::clone(&self.restorer);
-            self.run_apart(move || Done::Ready(restorer.ready_file(true)));
-        }
-        Ok(())
-    }
-
-    /// It is made, or cannot be.
-    fn made_ready(&self, made: io::Result<()>) -> Result<(), PipelineError> {
-        let path = self.settings.ready_file.as_deref();
-        made.map_err(|source| PipelineError::Ready {
-            path: path.unwrap_or(Path::new("")).display().to_string(),
-            source,
-        })
     }
 }

@@ -138,6 +138,10 @@ impl Probe {
             .next_power_of_two()
             .clamp(1024, MOST_OBJECTS);
         let log_level: u8 = if settings.debug { 4 } else { 0 };
+        #[expect(
+            clippy::needless_late_init,
+            reason = "the loader borrows it, and must go first"
+        )]
         let whole;
         let mut loader = EbpfLoader::new();
         // It has read the same for itself: 10 MiB, which are let go before they are there twice.
