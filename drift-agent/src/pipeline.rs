@@ -332,7 +332,6 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
             .timers
             .set(Timer::FullScan, now + SCAN_BESIDE_PROBES);
     }
-
     pipeline
         .timers
         .set(Timer::Health, now + pipeline.health_interval());
