@@ -298,12 +298,26 @@ pub fn load_digests(
 ) -> Result<Snapshot, Rejected> {
     let outcome = settled(folder, Keep::Digests, |basis| {
         let mut problems = Problems::default();
-        let mut folder = folder::read(basis, &mut problems)?;
-        let texts = folder.texts.iter().map(|(name, text)| (&**name, &text[..]));
-        // A file that could not be read is said.
-        let kept = kept.filter(|_| problems.is_empty());
-        let kept = kept.map(|kept| Kept::of(kept, host_root, texts));
-        if let Some(found) = kept.as_ref().and_then(|kept| kept.find(basis)) {
+        let (mut folder, kept, bytes) = thread::scope(|scope| {
+            // Read and hashed beside the policies.
+            let bytes = kept.map(|path| {
+                let work = thread::Builder::new().spawn_scoped(scope, move || resolved::read(path));
+                (path, work)
+            });
+            let folder = folder::read(basis, &mut problems)?;
+            let texts = folder.texts.iter().map(|(name, text)| (&**name, &text[..]));
+            // A file that could not be read is said.
+            let kept = kept.filter(|_| problems.is_empty());
+            let kept = kept.map(|kept| Kept::of(kept, host_root, texts));
+            let bytes = bytes.and_then(|(path, work)| match work {
+                Ok(work) => work.join().ok().flatten(),
+                // Where no thread may be started, this one reads.
+                Err(_) => resolved::read(path),
+            });
+            Ok((folder, kept, bytes))
+        })?;
+        let find = |kept: &Kept<'_>| kept.find(bytes?, basis);
+        if let Some(found) = kept.as_ref().and_then(find) {
             // As large as what is found, and not needed beside it.
             folder.texts = Vec::new();
             if let Some(snapshot) = found.snapshot() {

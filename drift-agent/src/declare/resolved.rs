@@ -27,6 +27,18 @@ const MOST_THREADS: usize = 4;
 const MOST_OTHERS: usize = 64;
 const MOST_BYTES: u64 = 1 << 20;
 
+/// What is kept at `path`, of whatever it was made. `None`: nothing of use.
+pub(super) fn read(path: &Path) -> Option<Vec<u8>> {
+    match kept::read(path, HEAD) {
+        Ok(bytes) => Some(bytes),
+        Err(Unusable::Absent) => None,
+        Err(why) => {
+            info!("{} is of no use: {why}", path.display());
+            None
+        }
+    }
+}
+
 /// What a declaration was made of, and where it is kept.
 pub(super) struct Kept<'p> {
     path: &'p Path,
@@ -57,16 +69,8 @@ impl<'p> Kept<'p> {
         Self { path, key }
     }
 
-    /// The declaration, where it was made of the same. What it rests on is added to `basis`.
-    pub(super) fn find(&self, basis: &mut Basis) -> Option<Found> {
-        let bytes = match kept::read(self.path, HEAD) {
-            Ok(bytes) => bytes,
-            Err(Unusable::Absent) => return None,
-            Err(why) => {
-                info!("{} is of no use: {why}", self.path.display());
-                return None;
-            }
-        };
+    /// The declaration in `bytes`, where it was made of the same. What it rests on is added to `basis`.
+    pub(super) fn find(&self, bytes: Vec<u8>, basis: &mut Basis) -> Option<Found> {
         let mut rest = Rest(bytes.get(HEAD.len()..)?);
         if rest.hash()? != self.key {
             return None;
