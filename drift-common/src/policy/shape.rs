@@ -5,6 +5,7 @@ mod pattern;
 mod value;
 
 use super::{
+    LARGEST_CONTENT,
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
     expect::{HardLinks, Heed, Redact, Severity},
@@ -208,7 +209,12 @@ pub(crate) static FILE: Shape = Shape {
         ),
         may(
             "maxSize",
-            Value::Scalar("^0*[1-9][0-9]{0,8}(B|KiB|Ki|MiB|Mi)?$", 32, 1, 64 << 20),
+            Value::Scalar(
+                "^0*[1-9][0-9]{0,9}(B|KiB|Ki|MiB|Mi)?$",
+                32,
+                1,
+                LARGEST_CONTENT as u32,
+            ),
             "A larger file is not read, and not as declared.",
         ),
         may(
