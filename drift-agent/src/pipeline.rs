@@ -22,6 +22,7 @@ mod mounts;
 mod path;
 mod quiet;
 mod reloads;
+mod rest;
 mod scan;
 mod selftest;
 mod status;

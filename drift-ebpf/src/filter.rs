@@ -9,11 +9,12 @@ use crate::{
     map::{DIRS, INODES, MAYBE, NAMES, NAMES_ANYWHERE},
 };
 
-/// Whether an inode may be one that is declared. `false` is certain.
+/// Whether the inode with this number may be one that is declared, or a directory on the way to one. `false` is certain, and all that most files of a machine
+/// are asked.
 #[inline(always)]
-pub fn maybe(inode: Inode) -> Result<bool, Fault> {
-    let (word, bit) = maybe_bit(inode.number()?);
-    Ok(MAYBE.get(word).is_some_and(|bits| *bits & bit != 0))
+pub fn maybe(ino: u64) -> bool {
+    let (word, bit) = maybe_bit(ino);
+    MAYBE.get(word).is_some_and(|bits| *bits & bit != 0)
 }
 
 #[inline(always)]
@@ -42,14 +43,34 @@ pub fn name_anywhere(name: u64) -> Option<u32> {
     unsafe { NAMES_ANYWHERE.get(name) }.copied()
 }
 
-/// The watched object behind an open file: by its inode, else by the name it was opened under. The second finds a file that has just come to stand
-/// where a declared one belongs, and that the agent has not learned yet.
+/// The watched object that an inode is. `key`: filled in where there is one; left alone where the inode's number says that there is none.
 #[inline(always)]
-pub fn file(file: File, key: &Key) -> Result<Option<u32>, Fault> {
-    match inode(key) {
-        Some(slot) => Ok(Some(slot)),
-        None => entry(file.dentry()?),
+pub fn known(inode: Inode, key: &mut Key) -> Result<Option<u32>, Fault> {
+    let ino = inode.number()?;
+    if !maybe(ino) {
+        return Ok(None);
     }
+    *key = key::numbered(inode, ino)?;
+    Ok(self::inode(key))
+}
+
+/// The watched object behind an open file: by its inode, else by the name it was opened under. `key`: filled in where there is one.
+#[inline(always)]
+pub fn file(file: File, inode: Inode, key: &mut Key) -> Result<Option<u32>, Fault> {
+    match known(inode, key)? {
+        Some(slot) => Ok(Some(slot)),
+        None => newcomer(file, inode, key),
+    }
+}
+
+/// The watched object in whose place a file is that the agent has not learned yet: it has just come to stand there. `key`: filled in where there is one.
+#[inline(always)]
+pub fn newcomer(file: File, inode: Inode, key: &mut Key) -> Result<Option<u32>, Fault> {
+    let slot = entry(file.dentry()?)?;
+    if slot.is_some() {
+        *key = key::of_inode(inode)?;
+    }
+    Ok(slot)
 }
 
 /// The watched object that an entry of a directory is, or the directory itself where every name in it is watched.
@@ -76,7 +97,12 @@ pub fn declared_entry(dentry: Dentry) -> Result<Option<u32>, Fault> {
 /// Directory and name of an entry, if any name in that directory is watched.
 #[inline(always)]
 fn watched_name(dentry: Dentry) -> Result<Option<(Key, u64)>, Fault> {
-    let dir = key::of_inode(dentry.parent()?.inode()?)?;
+    let dir = dentry.parent()?.inode()?;
+    let ino = dir.number()?;
+    if !maybe(ino) {
+        return Ok(None);
+    }
+    let dir = key::numbered(dir, ino)?;
     // SAFETY: as in `inode`.
     if unsafe { DIRS.get(dir) }.is_none() {
         return Ok(None);

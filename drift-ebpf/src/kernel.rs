@@ -6,8 +6,8 @@
 use aya_ebpf::{
     EbpfContext,
     helpers::{
-        bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel,
-        bpf_probe_read_kernel_str_bytes,
+        bpf_get_current_pid_tgid, bpf_get_current_task, bpf_get_current_task_btf,
+        bpf_probe_read_kernel, bpf_probe_read_kernel_str_bytes,
     },
     programs::TracePointContext,
 };
@@ -57,7 +57,7 @@ static OFFSETS: Offsets = Offsets {
 #[unsafe(no_mangle)]
 static KNOBS: Knobs = Knobs {
     agent_tgid: 0,
-    _reserved: 0,
+    typed_task: 0,
     agent_start: 0,
 };
 
@@ -68,18 +68,23 @@ macro_rules! offset {
     };
 }
 
+macro_rules! knob {
+    ($field:ident) => {
+        // SAFETY: as in `offset!`.
+        unsafe { core::ptr::read_volatile(&raw const KNOBS.$field) }
+    };
+}
+
 /// See [`Knobs::agent_tgid`].
 #[inline(always)]
 pub fn agent_tgid() -> u32 {
-    // SAFETY: as in `offset!`.
-    unsafe { core::ptr::read_volatile(&raw const KNOBS.agent_tgid) }
+    knob!(agent_tgid)
 }
 
 /// See [`Knobs::agent_start`].
 #[inline(always)]
 pub fn agent_start() -> u64 {
-    // SAFETY: as in `offset!`.
-    unsafe { core::ptr::read_volatile(&raw const KNOBS.agent_start) }
+    knob!(agent_start)
 }
 
 /// Argument `index` of a system call's `sys_enter` tracepoint (stable layout: number at 8, arguments from 16, 8 bytes each).
@@ -131,53 +136,143 @@ impl Address {
     }
 }
 
-/// A `struct task_struct`.
+/// A pointer of a type that the verifier knows. What it points to is read by the program itself, without the call of a helper; memory that is not there
+/// reads as zero.
 #[derive(Clone, Copy)]
-pub struct Task(Address);
+pub struct Typed(u64);
+
+impl Typed {
+    #[inline(always)]
+    fn task() -> Typed {
+        // SAFETY: a helper without arguments.
+        Typed(unsafe { bpf_get_current_task_btf() } as u64)
+    }
+
+    /// A member that is a pointer to a struct.
+    #[inline(always)]
+    fn pointer(self, offset: usize) -> Typed {
+        Typed(self.long(offset))
+    }
+}
+
+/// In assembler: an address stays what it is, whatever the compiler knows of numbers, and is read where this stands and nowhere before.
+#[cfg(target_arch = "bpf")]
+impl Typed {
+    /// A member of 8 bytes.
+    #[inline(always)]
+    fn long(self, offset: usize) -> u64 {
+        let value;
+        // SAFETY: the verifier checks that the struct has a member there; the kernel handles the fault of one that cannot be read.
+        unsafe {
+            core::arch::asm!(
+                "{at} += {offset}",
+                "{at} = *(u64 *)({at} + 0)",
+                at = inout(reg) self.0 => value,
+                offset = in(reg) offset,
+            );
+        }
+        value
+    }
+
+    /// A member of 4 bytes.
+    #[inline(always)]
+    fn int(self, offset: usize) -> u32 {
+        let value: u64;
+        // SAFETY: as in `long`.
+        unsafe {
+            core::arch::asm!(
+                "{at} += {offset}",
+                "{at} = *(u32 *)({at} + 0)",
+                at = inout(reg) self.0 => value,
+                offset = in(reg) offset,
+            );
+        }
+        value as u32
+    }
+}
+
+#[cfg(not(target_arch = "bpf"))]
+impl Typed {
+    fn long(self, offset: usize) -> u64 {
+        self.0 + offset as u64
+    }
+
+    fn int(self, offset: usize) -> u32 {
+        self.long(offset) as u32
+    }
+}
+
+/// The running `struct task_struct`.
+#[derive(Clone, Copy)]
+pub enum Task {
+    /// A pointer that the verifier knows the type of.
+    Typed(Typed),
+    Untyped(Address),
+}
 
 const PF_KTHREAD: u32 = 0x0020_0000;
 
 impl Task {
     #[inline(always)]
     pub fn current() -> Task {
-        // SAFETY: a helper without arguments.
-        Task(Address(unsafe { bpf_get_current_task() }))
+        if knob!(typed_task) != 0 {
+            Task::Typed(Typed::task())
+        } else {
+            // SAFETY: a helper without arguments.
+            Task::Untyped(Address(unsafe { bpf_get_current_task() }))
+        }
     }
 
     /// Start of the thread group, nanoseconds since boot.
     #[inline(always)]
     pub fn start_ns(self) -> Result<u64, Fault> {
-        let leader: Address = self.0.read(offset!(task_group_leader))?;
-        leader.read(offset!(task_start_boottime))
+        match self {
+            Task::Typed(task) => {
+                let leader = task.pointer(offset!(task_group_leader));
+                Ok(leader.long(offset!(task_start_boottime)))
+            }
+            Task::Untyped(task) => {
+                let leader: Address = task.read(offset!(task_group_leader))?;
+                leader.read(offset!(task_start_boottime))
+            }
+        }
     }
 
     /// A thread of the kernel's own: it acts for somebody else, and nobody knows for whom.
     #[inline(always)]
     pub fn is_kernel_thread(self) -> Result<bool, Fault> {
-        let flags: u32 = self.0.read(offset!(task_flags))?;
+        let flags: u32 = match self {
+            Task::Typed(task) => task.int(offset!(task_flags)),
+            Task::Untyped(task) => task.read(offset!(task_flags))?,
+        };
         Ok(flags & PF_KTHREAD != 0)
     }
 
     /// The file behind a descriptor; `None` where there is none.
     #[inline(always)]
     pub fn file(self, fd: i32) -> Result<Option<File>, Fault> {
-        let files: Address = self.0.read(offset!(task_files))?;
-        let table: Address = files.read(offset!(files_fdt))?;
-        let max: u32 = table.read(offset!(fdtable_max_fds))?;
+        let (max, array) = match self {
+            Task::Typed(task) => {
+                let table = task
+                    .pointer(offset!(task_files))
+                    .pointer(offset!(files_fdt));
+                (
+                    table.int(offset!(fdtable_max_fds)),
+                    Address(table.long(offset!(fdtable_fd))),
+                )
+            }
+            Task::Untyped(task) => {
+                let files: Address = task.read(offset!(task_files))?;
+                let table: Address = files.read(offset!(files_fdt))?;
+                (
+                    table.read(offset!(fdtable_max_fds))?,
+                    table.read(offset!(fdtable_fd))?,
+                )
+            }
+        };
         if fd < 0 || fd as u32 >= max {
             return Ok(None);
         }
-        let array: Address = table.read(offset!(fdtable_fd))?;
-        let file: Address = array.read(fd as usize * 8)?;
-        Ok((file.0 != 0).then_some(File(file)))
-    }
-
-    /// The file behind a descriptor that the kernel has just given this task: it is within the table, which never shrinks.
-    #[inline(always)]
-    pub fn opened(self, fd: u32) -> Result<Option<File>, Fault> {
-        let files: Address = self.0.read(offset!(task_files))?;
-        let table: Address = files.read(offset!(files_fdt))?;
-        let array: Address = table.read(offset!(fdtable_fd))?;
         let file: Address = array.read(fd as usize * 8)?;
         Ok((file.0 != 0).then_some(File(file)))
     }
@@ -185,7 +280,9 @@ impl Task {
     /// The inode of the working directory.
     #[inline(always)]
     pub fn working_directory(self) -> Result<Inode, Fault> {
-        let fs: Address = self.0.read(offset!(task_fs))?;
+        // SAFETY: a helper without arguments.
+        let task = Address(unsafe { bpf_get_current_task() });
+        let fs: Address = task.read(offset!(task_fs))?;
         let dentry: Address = fs.read(offset!(fs_pwd_dentry))?;
         Dentry(dentry).inode()
     }
@@ -195,9 +292,34 @@ impl Task {
 #[derive(Clone, Copy)]
 pub struct File(Address);
 
+/// `f_mode` and `f_inode` are at most so many bytes, both included, in every kernel seen.
+const NEAR: usize = 48;
+
+/// `file.f_mode`.
+#[derive(Clone, Copy)]
+pub struct Access(u32);
+
 const FMODE_READ: u32 = 1;
 const FMODE_WRITE: u32 = 2;
 const FMODE_OPENED: u32 = 0x8_0000;
+
+impl Access {
+    #[inline(always)]
+    pub const fn reads(self) -> bool {
+        self.0 & FMODE_READ != 0
+    }
+
+    #[inline(always)]
+    pub const fn writes(self) -> bool {
+        self.0 & FMODE_WRITE != 0
+    }
+
+    /// Whether the open succeeded: a file whose did not is thrown away like one that is closed.
+    #[inline(always)]
+    pub const fn is_opened(self) -> bool {
+        self.0 & FMODE_OPENED != 0
+    }
+}
 
 impl File {
     #[inline(always)]
@@ -215,18 +337,29 @@ impl File {
         self.0.read(offset!(file_dentry)).map(Dentry)
     }
 
-    /// (can be read, can be written) through this file.
+    /// What may be done through this file.
     #[inline(always)]
-    pub fn access(self) -> Result<(bool, bool), Fault> {
-        let mode: u32 = self.0.read(offset!(file_mode))?;
-        Ok((mode & FMODE_READ != 0, mode & FMODE_WRITE != 0))
+    pub fn access(self) -> Result<Access, Fault> {
+        self.0.read(offset!(file_mode)).map(Access)
     }
 
-    /// Whether its open succeeded: one that did not is thrown away like one that is closed.
+    /// Both, by one read where they stand near to each other.
     #[inline(always)]
-    pub fn is_opened(self) -> Result<bool, Fault> {
-        let mode: u32 = self.0.read(offset!(file_mode))?;
-        Ok(mode & FMODE_OPENED != 0)
+    pub fn access_and_inode(self) -> Result<(Access, Inode), Fault> {
+        let (mode, inode) = (offset!(file_mode), offset!(file_inode));
+        let start = if mode < inode { mode } else { inode };
+        if mode + 4 > start + NEAR || inode + 8 > start + NEAR {
+            return Ok((self.access()?, self.inode()?));
+        }
+        let bytes: [u8; NEAR] = self.0.read(start)?;
+        let at = |offset: usize| bytes.as_ptr().wrapping_add(offset - start);
+        // SAFETY: both lie within the bytes; any of them are a valid u32 or address.
+        Ok(unsafe {
+            (
+                Access(at(mode).cast::<u32>().read_unaligned()),
+                Inode(Address(at(inode).cast::<u64>().read_unaligned())),
+            )
+        })
     }
 
     /// Whether one reference is left: the next close ends the file.

@@ -240,8 +240,8 @@ fn descriptor(fd: i32) -> Result<Found, Fault> {
     let Some(file) = Task::current().file(fd)? else {
         return Ok(NOBODY);
     };
-    let key = key::of_inode(file.inode()?)?;
-    Ok(match filter::file(file, &key)? {
+    let mut key = NO_KEY;
+    Ok(match filter::file(file, file.inode()?, &mut key)? {
         Some(slot) => Found {
             key,
             ..Found::new(How::Object, slot)

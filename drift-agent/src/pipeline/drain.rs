@@ -266,12 +266,19 @@ impl Pipeline {
     }
 
     /// Queues the look that a path has a reason for, unless a job is under way: then the reason waits for its end. Until the look begins further reasons may join.
+    /// A path that rests is queued when that is over.
     pub(super) fn queue(&mut self, index: usize, urgent: bool) {
         let Some(state) = self.paths.get_mut(index) else {
             return;
         };
         if state.busy.is_some() || state.why.is_none() {
             return;
+        }
+        if urgent
+            && state.queued != Queued::Urgently
+            && let Some(until) = state.rest.until(Instant::now())
+        {
+            return self.timers.set_no_later(Timer::Path(index), until);
         }
         match (state.queued, urgent) {
             (Queued::Urgently, _) | (Queued::Patiently, false) => return,

@@ -81,6 +81,7 @@ impl Pipeline {
         let Some(mut why) = state.busy.take() else {
             return Ok(());
         };
+        state.rest.looked(looked.slot.map(|slot| slot.changes), now);
         // Nobody's dirty inode is no reason to wait with the verdict: a change of another file that is synced makes this one dirty again. It has a look of
         // its own, after a while.
         let rung = state.why.as_ref().is_some_and(|later| {

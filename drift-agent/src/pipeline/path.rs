@@ -12,7 +12,7 @@ use crate::{
     report::{Actor, Cause, FileType},
 };
 
-use super::work::Looked;
+use super::{rest::Rest, work::Looked};
 
 /// Whether a look is queued.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,6 +43,8 @@ pub struct PathState {
     pub overtaken: u32,
     /// Changes that the kernel half had counted when it was last seen.
     pub changes: Option<u64>,
+    /// Who changes it all the time makes it rest between looks.
+    pub rest: Rest,
     pub drift: Option<Ongoing>,
     pub brake: Brake,
     pub fights: Fights,
@@ -316,6 +318,7 @@ impl PathState {
             overtaken: 0,
             settle: Settle::default(),
             changes: None,
+            rest: Rest::default(),
             counted: false,
             ..self
         }

@@ -8,7 +8,8 @@ use std::{
 use aya::{
     Ebpf, EbpfError, EbpfLoader,
     maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray, RingBuf},
-    programs::Program,
+    programs::{Program, ProgramType},
+    sys::{BpfHelper, is_helper_supported},
 };
 use aya_log::EbpfLogger;
 use drift_common::abi::Knobs;
@@ -131,7 +132,7 @@ impl Probe {
         let (offsets, known) = layout(&bytes)?;
         let knobs = Knobs {
             agent_tgid: own_tgid().map_err(|error| Refused::Load(error.to_string()))?,
-            _reserved: 0,
+            typed_task: has_typed_task().into(),
             agent_start: own_start().map_err(|error| Refused::Load(error.to_string()))?,
         };
         let capacity = (settings.objects * 2)
@@ -274,6 +275,15 @@ fn may_be_left_out(ebpf: &Ebpf) -> Vec<RawFd> {
         .filter_map(|(_, program)| program.fd().ok())
         .map(|fd| fd.as_fd().as_raw_fd())
         .collect()
+}
+
+/// See [`Knobs::typed_task`]. Where the kernel does not say, programs do without.
+fn has_typed_task() -> bool {
+    let helper = BpfHelper::BPF_FUNC_get_current_task_btf;
+    is_helper_supported(ProgramType::TracePoint, helper).unwrap_or_else(|error| {
+        debug!("whether there is a typed task: {error}");
+        false
+    })
 }
 
 /// The thread group's number in the initial pid namespace, as far as /proc tells it.

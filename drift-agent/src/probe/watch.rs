@@ -122,13 +122,16 @@ impl Watch {
     /// From now on what happens to this name in this directory rings.
     pub fn name(&self, name: &Names) -> Result<(), MapError> {
         let mut maps = self.maps();
+        maps.maybe.set(name.dir.ino)?;
         maps.names.insert(name_bytes(name), name.slot)?;
         maps.dirs.insert(key_bytes(&name.dir), name.inside)
     }
 
     /// From now on whatever happens to a name in this directory rings `slot`.
     pub fn inside(&self, dir: &Key, slot: u32) -> Result<(), MapError> {
-        self.maps().dirs.insert(key_bytes(dir), slot)
+        let mut maps = self.maps();
+        maps.maybe.set(dir.ino)?;
+        maps.dirs.insert(key_bytes(dir), slot)
     }
 
     pub fn forget_name(&self, name: &Names) -> Result<(), MapError> {

@@ -13,9 +13,11 @@ use crate::{
     filter,
     kernel::{File, Task, returned},
     key,
-    map::{LEARNED, READERS, WRITERS},
+    map::{LEARNED, READERS},
     traced::Traced,
 };
+
+use super::write;
 
 /// `sys_exit` of every call that returns a new descriptor for a path.
 #[tracepoint]
@@ -29,7 +31,7 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
     if fd < 0 {
         return Ok(());
     }
-    match Task::current().opened(fd as u32)? {
+    match Task::current().file(fd as i32)? {
         Some(file) => opened::<true>(file),
         None => Ok(()),
     }
@@ -75,19 +77,23 @@ pub fn opened<const BY_CALL: bool>(file: File) -> Result<(), Fault> {
             .insert(thread, learned, 0)
             .map_err(|_| Fault::Kernel);
     }
-    let (reads, writes) = file.access()?;
-    let inode = file.inode()?;
+    let (access, inode) = file.access_and_inode()?;
+    let mut key = NO_KEY;
     // What only reads is of interest where the inode is known; what writes may also be a new file in a declared place.
-    if !writes && !filter::maybe(inode)? {
+    let known = filter::known(inode, &mut key)?;
+    let slot = match known {
+        Some(slot) => Some(slot),
+        None if access.writes() => filter::newcomer(file, inode, &mut key)?,
+        None => None,
+    };
+    let Some(slot) = slot else {
         return Ok(());
-    }
+    };
     if actor::is_restorer() {
         return Ok(());
     }
-    let key = key::of_inode(inode)?;
-    if writes && let Some(slot) = filter::file(file, &key)? {
-        // An LRU table does not refuse.
-        let _always = WRITERS.insert(actor::ids().0, slot, 0);
+    if access.writes() {
+        write::expect_end(slot);
         emit::change(&Change {
             slot,
             kind: Kind::Write,
@@ -97,11 +103,11 @@ pub fn opened<const BY_CALL: bool>(file: File) -> Result<(), Fault> {
             parent_name: 0,
         });
     }
-    if reads && let Some(slot) = filter::inode(&key) {
+    if access.reads() && known.is_some() {
         emit::load(slot, Kind::Open, key);
         expect_read();
         // O_TRUNC empties a file for who may not write through the descriptor too, and the flag is gone by now.
-        if BY_CALL && !writes && inode.size()? == 0 {
+        if BY_CALL && !access.writes() && inode.size()? == 0 {
             emit::emptied(slot, key);
         }
     }

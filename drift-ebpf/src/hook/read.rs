@@ -8,11 +8,11 @@ use aya_ebpf::{
 use drift_common::abi::{Function, Kind};
 
 use crate::{
-    actor, emit,
+    actor,
+    emit::{self, NO_KEY},
     fault::{Fault, finish},
     filter,
     kernel::{File, Task, argument},
-    key,
     map::{READ_ARMED, READERS},
     traced::Traced,
 };
@@ -91,12 +91,8 @@ fn is_armed() -> bool {
 /// `opened`: how many watched files this process has open and not read.
 #[inline(always)]
 fn read(file: File, opened: *mut u32) -> Result<(), Fault> {
-    let inode = file.inode()?;
-    if !filter::maybe(inode)? {
-        return Ok(());
-    }
-    let key = key::of_inode(inode)?;
-    let Some(slot) = filter::inode(&key) else {
+    let mut key = NO_KEY;
+    let Some(slot) = filter::known(file.inode()?, &mut key)? else {
         return Ok(());
     };
     emit::load(slot, Kind::Read, key);

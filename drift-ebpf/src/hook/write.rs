@@ -9,7 +9,7 @@ use drift_common::abi::{Function, Key, Kind, Level};
 
 use crate::{
     actor,
-    emit::{self, Change},
+    emit::{self, Change, NO_KEY},
     fault::{Fault, finish},
     filter,
     kernel::{Address, File, Inode, Task, argument},
@@ -34,11 +34,8 @@ fn try_inode_dirtied(ctx: &RawTracePointContext) -> Result<(), Fault> {
     // SAFETY: the tracepoint has two arguments; the verifier checks the constant offsets.
     let (inode, flags) = unsafe { (*arguments, *arguments.add(1)) };
     let inode = Inode::new(Address::new(inode));
-    if !filter::maybe(inode)? {
-        return Ok(());
-    }
-    let key = key::of_inode(inode)?;
-    let Some(slot) = filter::inode(&key) else {
+    let mut key = NO_KEY;
+    let Some(slot) = filter::known(inode, &mut key)? else {
         return Ok(());
     };
     if actor::is_silent(slot) {
@@ -54,8 +51,8 @@ fn try_inode_dirtied(ctx: &RawTracePointContext) -> Result<(), Fault> {
 /// A process writes to a watched file, and has it open still.
 #[inline(always)]
 pub fn writing(slot: u32, inode: Inode, key: Key) -> Result<(), Fault> {
-    // It may have had the file open before the agent started. An LRU table does not refuse.
-    let _always = WRITERS.insert(actor::ids().0, slot, 0);
+    // It may have had the file open before the agent started.
+    expect_end(slot);
     emit::change(&Change {
         slot,
         kind: Kind::Write,
@@ -65,6 +62,18 @@ pub fn writing(slot: u32, inode: Inode, key: Key) -> Result<(), Fault> {
         parent_name: 0,
     });
     Ok(())
+}
+
+/// The end of the running process is worth a doorbell from now on.
+#[inline(always)]
+pub fn expect_end(slot: u32) {
+    let tgid = actor::ids().0;
+    // To find an entry keeps it from falling out, as making it anew would.
+    // SAFETY: the value is a plain u32.
+    if unsafe { WRITERS.get(tgid) }.is_none() {
+        // An LRU table does not refuse.
+        let _always = WRITERS.insert(tgid, slot, 0);
+    }
 }
 
 /// `sys_enter_close`: the first argument is the descriptor that goes away.
@@ -86,8 +95,7 @@ fn try_close(fd: i32) -> Result<(), Fault> {
     let Some(file) = Task::current().file(fd)? else {
         return Ok(());
     };
-    let (_, writes) = file.access()?;
-    if !writes || !file.is_last_reference()? {
+    if !file.access()?.writes() || !file.is_last_reference()? {
         return Ok(());
     }
     closed(file)
@@ -104,8 +112,8 @@ pub fn file_closed(ctx: FEntryContext) -> i32 {
 
 #[inline(always)]
 fn try_file_closed(file: File) -> Result<(), Fault> {
-    let (_, writes) = file.access()?;
-    if !writes || !file.is_opened()? {
+    let access = file.access()?;
+    if !access.writes() || !access.is_opened() {
         return Ok(());
     }
     closed(file)
@@ -114,8 +122,8 @@ fn try_file_closed(file: File) -> Result<(), Fault> {
 #[inline(always)]
 fn closed(file: File) -> Result<(), Fault> {
     let inode = file.inode()?;
-    let key: Key = key::of_inode(inode)?;
-    let Some(slot) = filter::file(file, &key)? else {
+    let mut key = NO_KEY;
+    let Some(slot) = filter::file(file, inode, &mut key)? else {
         return Ok(());
     };
     if actor::is_silent(slot) {

@@ -1,5 +1,7 @@
 //! `cargo xtask bench overhead`: what being watched adds to single system calls, and to a compiler.
 
+mod table;
+
 use std::{
     collections::BTreeMap,
     env, fs,
@@ -9,8 +11,8 @@ use std::{
 
 use anyhow::{Context as _, Result, ensure};
 use clap::ValueEnum;
-use serde_json::json;
 
+use self::table::{as_json, goals, table};
 use super::{
     calls::LOOPS,
     measure,
@@ -79,10 +81,10 @@ impl Who {
     const fn name(self) -> &'static str {
         match self {
             Who::Nobody => "nobody",
-            Who::Empty => "empty programs",
+            Who::Empty => "empty",
             Who::Drift => "drift",
             Who::Inotify => "inotify",
-            Who::Audit => "audit, 1 rule",
+            Who::Audit => "audit",
             Who::Opensnoop => "opensnoop",
         }
     }
@@ -167,7 +169,11 @@ pub(super) fn run(args: &Args) -> Result<()> {
     }
     here.retain(|who| figures.contains_key(&(*who, LOOPS[0])));
     match args.output {
-        Output::Table => print!("{}", table(&figures, &here, args.rounds, &begun)),
+        Output::Table => print!(
+            "{}\n{}",
+            table(&figures, &here, args.rounds, &begun),
+            goals(&figures)
+        ),
         Output::Json => println!("{:#}", as_json(&figures, &here, &begun)),
     }
     for why in missing {
@@ -334,75 +340,4 @@ fn source() -> String {
         );
     }
     text
-}
-
-fn median(figures: &[f64]) -> f64 {
-    let mut sorted = figures.to_vec();
-    sorted.sort_unstable_by(f64::total_cmp);
-    sorted.get(sorted.len() / 2).copied().unwrap_or(f64::NAN)
-}
-
-fn table(figures: &Figures, here: &[Who], rounds: u32, load: &str) -> String {
-    let mut table = format!(
-        "ns a call: what it takes when nobody watches, and what each adds; medians of {rounds} rounds, load {load}\n\n {:<26}",
-        ""
-    );
-    for who in here {
-        table += &format!(" {:>14}", who.name());
-    }
-    table.push('\n');
-    for name in LOOPS.into_iter().chain([COMPILE]) {
-        let Some(bare) = figures.get(&(Who::Nobody, name)).map(|all| median(all)) else {
-            continue;
-        };
-        table += &format!(" {name:<26}");
-        for who in here {
-            let cell = match figures.get(&(*who, name)).map(|all| median(all)) {
-                Some(time) if name == COMPILE && *who == Who::Nobody => {
-                    format!("{:.3} s", time / 1e9)
-                }
-                Some(time) if name == COMPILE => format!("x {:.3}", time / bare),
-                Some(time) if *who == Who::Nobody => format!("{time:.0}"),
-                Some(time) => format!("{:+.0}", time - bare),
-                None => "-".to_owned(),
-            };
-            table += &format!(" {cell:>14}");
-        }
-        table.push('\n');
-    }
-    table
-}
-
-fn as_json(figures: &Figures, here: &[Who], load: &str) -> serde_json::Value {
-    let rows: Vec<_> = figures
-        .iter()
-        .filter(|((who, _), _)| here.contains(who))
-        .map(|((who, name), all)| json!({"watcher": who.name(), "call": name, "median_ns": median(all), "all_ns": all}))
-        .collect();
-    json!({"load": load, "results": rows})
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_table_shows_what_each_adds_to_nobodys_time() {
-        let mut figures = Figures::new();
-        for (who, times) in [
-            (Who::Nobody, vec![100.0, 110.0, 90.0]),
-            (Who::Drift, vec![150.0, 130.0, 900.0]),
-        ] {
-            figures.insert((who, LOOPS[0]), times.clone());
-            figures.insert((who, COMPILE), times);
-        }
-        let table = table(&figures, &[Who::Nobody, Who::Drift], 3, "0.5");
-        let rows: Vec<Vec<&str>> = table
-            .lines()
-            .skip(3)
-            .map(|line| line.split_whitespace().collect())
-            .collect();
-        assert_eq!(rows[0], [LOOPS[0], "100", "+50"]);
-        assert_eq!(rows[1].last(), Some(&"1.500"));
-    }
 }
