@@ -292,9 +292,6 @@ impl Task {
 #[derive(Clone, Copy)]
 pub struct File(Address);
 
-/// `f_mode` and `f_inode` are at most so many bytes, both included, in every kernel seen.
-const NEAR: usize = 48;
-
 /// `file.f_mode`.
 #[derive(Clone, Copy)]
 pub struct Access(u32);
@@ -341,25 +338,6 @@ impl File {
     #[inline(always)]
     pub fn access(self) -> Result<Access, Fault> {
         self.0.read(offset!(file_mode)).map(Access)
-    }
-
-    /// Both, by one read where they stand near to each other.
-    #[inline(always)]
-    pub fn access_and_inode(self) -> Result<(Access, Inode), Fault> {
-        let (mode, inode) = (offset!(file_mode), offset!(file_inode));
-        let start = if mode < inode { mode } else { inode };
-        if mode + 4 > start + NEAR || inode + 8 > start + NEAR {
-            return Ok((self.access()?, self.inode()?));
-        }
-        let bytes: [u8; NEAR] = self.0.read(start)?;
-        let at = |offset: usize| bytes.as_ptr().wrapping_add(offset - start);
-        // SAFETY: both lie within the bytes; any of them are a valid u32 or address.
-        Ok(unsafe {
-            (
-                Access(at(mode).cast::<u32>().read_unaligned()),
-                Inode(Address(at(inode).cast::<u64>().read_unaligned())),
-            )
-        })
     }
 
     /// Whether one reference is left: the next close ends the file.

@@ -77,7 +77,7 @@ pub fn opened<const BY_CALL: bool>(file: File) -> Result<(), Fault> {
             .insert(thread, learned, 0)
             .map_err(|_| Fault::Kernel);
     }
-    let (access, inode) = file.access_and_inode()?;
+    let (access, inode) = (file.access()?, file.inode()?);
     let mut key = NO_KEY;
     // What only reads is of interest where the inode is known; what writes may also be a new file in a declared place.
     let known = filter::known(inode, &mut key)?;
