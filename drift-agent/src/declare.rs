@@ -310,7 +310,7 @@ pub fn load_digests(
             let kept = kept.filter(|_| problems.is_empty());
             let kept = kept.map(|kept| Kept::of(kept, host_root, texts));
             let bytes = bytes.and_then(|(path, work)| match work {
-                Ok(work) => work.join().ok().flatten(),
+                Ok(work) => work.join().unwrap_or_else(|panic| resume_unwind(panic)),
                 // Where no thread may be started, this one reads.
                 Err(_) => resolved::read(path),
             });

@@ -111,7 +111,10 @@ impl Table {
                 }
             }
             Event::InitDone => {
-                let listed = self.listed.take().unwrap_or_default();
+                // The end of no list says of no pod that it is gone.
+                let Some(listed) = self.listed.take() else {
+                    return;
+                };
                 let here = self.pods.iter().filter(|(_, known)| !known.is_gone);
                 let gone = here.filter(|(uid, _)| !listed.contains(uid));
                 for uid in gone.map(|(uid, _)| uid.clone()).collect::<Vec<_>>() {

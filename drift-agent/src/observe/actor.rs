@@ -40,10 +40,11 @@ impl Identify {
     /// Knows the cgroups there are now, as the host has them.
     #[must_use]
     pub fn new(host_root: &Path) -> Identify {
-        let own = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+        let own = fs::read_to_string("/proc/self/cgroup");
         let mut identify = Identify {
             tree: Tree::of(host_root),
-            has_v1: own.lines().any(|line| !line.starts_with("0::")),
+            // Where that cannot be read, nothing is taken for granted.
+            has_v1: own.map_or(true, |own| own.lines().any(|line| !line.starts_with("0::"))),
             ..Identify::default()
         };
         identify.walk();

@@ -5,7 +5,6 @@ mod pattern;
 mod value;
 
 use super::{
-    LARGEST_CONTENT,
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
     expect::{HardLinks, Heed, Redact, Severity},
@@ -16,7 +15,7 @@ use super::{
 
 use pattern::{
     ABSOLUTE, ANY, BASE64, BENEATH, MOST_PATH, MOST_PATHS, MOST_RULES, MOST_TEXT, NAME, OBJECT,
-    POINTER, POINTERS, PRINCIPAL, UNIT, VERSION, WORD,
+    POINTER, POINTERS, PRINCIPAL, SIZE, UNIT, VERSION, WORD,
 };
 pub(crate) use pattern::{NAME_PATTERN, VERSION_PATTERN};
 pub(crate) use value::{Field, Rule, Shape, Value};
@@ -209,12 +208,7 @@ pub(crate) static FILE: Shape = Shape {
         ),
         may(
             "maxSize",
-            Value::Scalar(
-                "^0*[1-9][0-9]{0,9}(B|KiB|Ki|MiB|Mi)?$",
-                32,
-                1,
-                LARGEST_CONTENT as u32,
-            ),
+            SIZE,
             "A larger file is not read, and not as declared.",
         ),
         may(

@@ -137,6 +137,8 @@ mod tests {
             (with("severity", json!("high")), false),
             (with("maxSize", json!("1k")), false),
             (with("maxSize", json!(512)), true),
+            (with("maxSize", json!("1024MiB")), true),
+            (with("maxSize", json!("1025MiB")), false),
             (with("compare", json!("exact")), true),
             (with("compare", json!("bytes")), false),
             (with("compare", json!({"sets": []})), false),

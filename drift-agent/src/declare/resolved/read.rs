@@ -4,6 +4,7 @@ use std::{
     ffi::{CString, OsStr},
     num::NonZero,
     os::unix::ffi::OsStrExt,
+    panic::resume_unwind,
     path::{Path, PathBuf},
     sync::Arc,
     thread,
@@ -52,7 +53,7 @@ fn all_files(
         let mut files = read(first)?;
         for (share, work) in others {
             let read = match work {
-                Ok(work) => work.join().ok()?,
+                Ok(work) => work.join().unwrap_or_else(|panic| resume_unwind(panic)),
                 // Where no thread may be started, this one reads.
                 Err(_) => read(share),
             };

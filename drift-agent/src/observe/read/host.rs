@@ -109,10 +109,11 @@ impl Host {
     fn tell_missing_mounts(&self, files: &[Arc<Declared>]) {
         let above = files.iter().filter_map(|file| file.real().parent());
         let directories: BTreeSet<&Path> = above.collect();
-        let missing = directories.into_iter().filter(|path| self.is_missing(path));
-        let missing: Vec<&Path> = missing.collect();
-        for path in missing.iter().take(MOST_MISSING) {
-            let told = self.missing_mount(path).unwrap_or_default();
+        let missing = directories
+            .into_iter()
+            .filter_map(|path| Some((path, self.missing_mount(path)?)));
+        let missing: Vec<(&Path, String)> = missing.collect();
+        for (path, told) in missing.iter().take(MOST_MISSING) {
             complain(format_args!(
                 "degraded: what is declared in {} cannot be looked at (relocated): {told}.",
                 escape::path(path)

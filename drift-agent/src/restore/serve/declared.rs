@@ -40,6 +40,8 @@ impl Server {
         if declared.seal != asked {
             *declared = Arc::new(self.read(&holds(held), asked)?);
             self.host.declare(&declared.snapshot.files);
+            // What is put back waits for the lock, and not for this.
+            drop(declared);
             memory::give_back();
         }
         Ok(Answer::Declared)

@@ -1,6 +1,7 @@
 //! Values that stand in several fields, and the patterns of texts.
 
 use super::Value;
+use crate::policy::LARGEST_CONTENT;
 
 pub(super) const NAME: Value = Value::Text(NAME_PATTERN, 253);
 pub(crate) const NAME_PATTERN: &str =
@@ -40,6 +41,18 @@ pub(super) const MOST_PATH: u32 = 4095;
 pub(super) const MOST_RULES: u32 = 1024;
 /// Paths of one version. More fit into a file, and not into an object of a cluster.
 pub(super) const MOST_PATHS: u32 = 10_000;
+
+/// Sizes of 1 byte to 1 GiB ([`LARGEST_CONTENT`](crate::policy::LARGEST_CONTENT)): whoever knows nothing but this expression refuses what is larger in any unit.
+pub(super) const SIZE: Value = Value::Scalar(
+    concat!(
+        "^0*(([1-9][0-9]{0,8}|10[0-6][0-9]{7}|107[0-2][0-9]{6}|1073[0-6][0-9]{5}|10737[0-3][0-9]{4}|1073740[0-9]{3}|1073741[0-7][0-9]{2}|10737418[0-1][0-9]|107374182[0-3]|1073741824)B?",
+        "|([1-9][0-9]{0,5}|10[0-3][0-9]{4}|104[0-7][0-9]{3}|1048[0-4][0-9]{2}|10485[0-6][0-9]|104857[0-5]|1048576)Ki(B)?",
+        "|([1-9][0-9]{0,2}|10[0-1][0-9]|102[0-3]|1024)Mi(B)?)$"
+    ),
+    32,
+    1,
+    LARGEST_CONTENT as u32,
+);
 
 pub(super) const UNIT: Value = Value::Text(
     r"^[A-Za-z0-9:_.\\@-]+\.(service|socket|timer|path|target)$",
