@@ -72,7 +72,7 @@ pub struct Store {
     folder: Folder,
     blobs: Blobs,
     state: State,
-    holding: Mutex<Holding>,
+    holding: Mutex<hold::Known>,
     pauses: Mutex<Pauses>,
     quota: u64,
     /// Held by whoever adds or removes blobs.
@@ -142,7 +142,7 @@ impl Store {
         quota: u64,
         mut notes: Vec<String>,
     ) -> Result<Self, StoreError> {
-        let holding = Mutex::new(hold::read(&folder, &mut notes)?);
+        let holding = Mutex::new(hold::read(&folder, &mut notes)?.into());
         let pauses = Mutex::new(pause::read(&folder, &mut notes)?);
         Ok(Self {
             path: state_dir.to_owned(),

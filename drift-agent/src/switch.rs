@@ -243,7 +243,10 @@ pub fn note_failure(store: &Store, demand: &Demand, moves: &[Moved], error: &Swi
     if !error.has_failed() {
         return;
     }
-    let mut holding = store.holding();
+    let mut holding = match store.holding_now() {
+        Ok(holding) => holding,
+        Err(error) => return log::warn!("that a version has failed is not kept: {error}"),
+    };
     let (reason, message) = (error.reason(), error.to_string());
     // What moves along may be as good as ever.
     for Moved { policy, to, .. } in moves.iter().filter(|step| step.policy == demand.policy) {
@@ -261,7 +264,7 @@ pub fn hold_back(
     moves: &[Moved],
     error: &SwitchError,
 ) -> Result<(), StoreError> {
-    let mut holding = store.holding();
+    let mut holding = store.holding_now()?;
     let (reason, message, now) = (error.reason(), error.to_string(), SystemTime::now());
     for Moved { policy, from, to } in moves {
         holding.failed(policy, to, reason, &message, now);

@@ -179,3 +179,24 @@ fn a_call_that_fails_in_a_compaction_is_said_and_loses_no_record() -> Result<()>
     let test = "a_call_that_fails_in_a_compaction_is_said_and_loses_no_record";
     faults(test, Operation::Compact)
 }
+
+/// The restorer has written which versions are held, and the detector cannot read that: it must not go by what it knew before, which would take the change back.
+#[test]
+fn holds_that_cannot_be_read_take_no_change_back() -> Result<()> {
+    const TEST: &str = "holds_that_cannot_be_read_take_no_change_back";
+    if !is_built(TEST) || !has_strace(TEST) || !is_root(TEST) {
+        return Ok(());
+    }
+    let split = Split::new(Operation::Activate, Who::Detector)?;
+    for error in ["EIO", "EROFS", "EMFILE"] {
+        let asked = split.with(&format!(
+            "trace=openat2 inject=openat2:error={error}:when=1+"
+        ))?;
+        ensure!(asked.is_hit, "{}", asked.said());
+        let state = split.state().with_context(|| asked.said())?;
+        ensure!(!asked.is_done() || state == State::New, "{}", asked.said());
+        let (recovered, _) = split.recovered().with_context(|| asked.said())?;
+        ensure!(recovered == state, "{}", asked.said());
+    }
+    Ok(())
+}

@@ -91,9 +91,9 @@ pub(super) fn refused(why: &declare::Rejected) -> ExitCode {
         declare::Rejected::Invalid { .. }
         | declare::Rejected::NoPolicies { .. }
         | declare::Rejected::VersionChanged { .. } => ExitCode::from(INVALID),
-        declare::Rejected::FolderUnreadable { .. } | declare::Rejected::Changing { .. } => {
-            super::no_answer(1)
-        }
+        declare::Rejected::FolderUnreadable { .. }
+        | declare::Rejected::Changing { .. }
+        | declare::Rejected::HoldsUnreadable { .. } => super::no_answer(1),
     }
 }
 

@@ -26,6 +26,11 @@ pub enum Rejected {
     /// A version that was seen before is another one now.
     #[error("{sentence}")]
     VersionChanged { sentence: String },
+    /// The folder may be good, and which of its versions are active is not known.
+    #[error(
+        "{sentence}: nothing changes before that is known; it is tried again every few seconds"
+    )]
+    HoldsUnreadable { sentence: String },
     #[error("{problems}\n{}", summary(.problems, *.files))]
     Invalid {
         problems: Problems,
@@ -42,6 +47,7 @@ impl Rejected {
             Self::NoPolicies { .. } => "no-policies",
             Self::Changing { .. } => "folder-changing",
             Self::VersionChanged { .. } => "version-changed",
+            Self::HoldsUnreadable { .. } => "holds-unreadable",
             Self::Invalid { .. } => "invalid",
         }
     }
@@ -55,7 +61,8 @@ impl Rejected {
             Self::FolderUnreadable { .. }
             | Self::NoPolicies { .. }
             | Self::Changing { .. }
-            | Self::VersionChanged { .. } => write!(f, "{self}"),
+            | Self::VersionChanged { .. }
+            | Self::HoldsUnreadable { .. } => write!(f, "{self}"),
         })
     }
 
@@ -66,7 +73,8 @@ impl Rejected {
             Self::FolderUnreadable { .. }
             | Self::NoPolicies { .. }
             | Self::Changing { .. }
-            | Self::VersionChanged { .. } => write!(f, "{self}"),
+            | Self::VersionChanged { .. }
+            | Self::HoldsUnreadable { .. } => write!(f, "{self}"),
         })
     }
 }

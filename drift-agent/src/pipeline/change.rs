@@ -248,6 +248,11 @@ impl Pipeline {
         self.switching.is_none() && std::mem::take(&mut self.again)
     }
 
+    /// Which versions are held could not be read when they may have changed, and can be now.
+    pub(super) fn knows_holding_again(&self) -> bool {
+        self.store.is_holding_old() && self.store.read_holding_again().is_ok()
+    }
+
     /// What was to come next does not come.
     fn forget_next(&mut self) {
         if let Some(ask) = self.next.take().and_then(|next| next.ask) {

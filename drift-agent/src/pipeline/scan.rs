@@ -141,6 +141,7 @@ impl Pipeline {
                     self.keep_places();
                     self.timers.set(Timer::Health, now + self.health_interval());
                     self.note_health();
+                    self.again |= self.knows_holding_again();
                 }
                 Timer::Stops => self.look_at_stops(Cause::Scan, None)?,
                 Timer::Waiting => self.again |= std::mem::take(&mut self.halt.waits),

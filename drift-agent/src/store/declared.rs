@@ -32,11 +32,15 @@ impl Store {
     ) -> (Result<Snapshot, Rejected>, Basis) {
         // What another folder's policies were held at says nothing of these.
         let holds = match self.other_folder(&absolute(folder)) {
-            Some(_) => Holds::new(),
-            None => self.holds(),
+            Some(_) => Ok(Holds::new()),
+            None => self.holding_now().map(|holding| holding.holds()),
         };
-        let (outcome, basis) = self.look_with(folder, host_root, mode, &holds);
+        let known = holds.as_ref().map_or_else(|_| self.holds(), Clone::clone);
+        let (outcome, basis) = self.look_with(folder, host_root, mode, &known);
         let outcome = outcome.and_then(|snapshot| {
+            holds.map_err(|error| Rejected::HoldsUnreadable {
+                sentence: error.to_string(),
+            })?;
             self.begin_anew_for_another(folder);
             self.admit(&snapshot)?;
             self.release_holds(&snapshot);

@@ -128,6 +128,23 @@ impl Holding {
     }
 }
 
+/// What this process knows of it.
+#[derive(Debug)]
+pub(super) struct Known {
+    holding: Holding,
+    /// It may have become something else, and could not be read since.
+    is_old: bool,
+}
+
+impl From<Holding> for Known {
+    fn from(holding: Holding) -> Self {
+        Self {
+            holding,
+            is_old: false,
+        }
+    }
+}
+
 /// What is in the state folder; what is wrong with it is added to `notes`, and then nothing is held.
 pub(super) fn read(folder: &Folder, notes: &mut Vec<String>) -> Result<Holding, StoreError> {
     let why = match folder.read(NAME, MOST) {
@@ -164,14 +181,30 @@ pub(super) fn peek(folder: &Folder) -> Result<Holding, StoreError> {
 }
 
 impl Store {
-    /// What is held, and what has failed.
+    /// What is held, and what has failed, as far as is known: to be shown. What decides goes by [`Store::holding_now`].
     pub fn holding(&self) -> Holding {
-        self.held().clone()
+        self.held().holding.clone()
     }
 
-    /// The versions that are held.
+    /// The versions that are held, as far as is known.
     pub fn holds(&self) -> Holds {
-        self.held().holds()
+        self.held().holding.holds()
+    }
+
+    /// What is held, and what has failed. Read again if it could not be read when it may have changed.
+    ///
+    /// # Errors
+    /// It cannot be read now either: what was held before would take back what somebody else has changed.
+    pub fn holding_now(&self) -> Result<Holding, StoreError> {
+        if self.is_holding_old() {
+            self.read_holding_again()?;
+        }
+        Ok(self.holding())
+    }
+
+    /// Whether it could not be read when it may have changed.
+    pub fn is_holding_old(&self) -> bool {
+        self.held().is_old
     }
 
     /// Another process may have written it: see [`Store::beside`].
@@ -181,7 +214,8 @@ impl Store {
     pub fn read_holding_again(&self) -> Result<(), StoreError> {
         let mut known = self.held();
         let mut notes = Vec::new();
-        *known = read(&self.folder, &mut notes)?;
+        known.is_old = true;
+        *known = read(&self.folder, &mut notes)?.into();
         for note in notes {
             log::warn!("{note}");
         }
@@ -191,13 +225,13 @@ impl Store {
     /// Keeps this from now on: it lasts when it returns.
     pub fn set_holding(&self, holding: &Holding) -> Result<(), StoreError> {
         let mut known = self.held();
-        if *known == *holding {
+        if !known.is_old && known.holding == *holding {
             return Ok(());
         }
         let io = StoreError::io("write which versions are held");
         let bytes = sealed::seal(MAGIC, holding).map_err(|error| io(error.into()))?;
         self.folder.write(NAME, &bytes).map_err(io)?;
-        *known = holding.clone();
+        *known = holding.clone().into();
         Ok(())
     }
 
@@ -220,7 +254,7 @@ impl Store {
         }
     }
 
-    fn held(&self) -> MutexGuard<'_, Holding> {
+    fn held(&self) -> MutexGuard<'_, Known> {
         // Replaced whole.
         self.holding.lock().unwrap_or_else(PoisonError::into_inner)
     }

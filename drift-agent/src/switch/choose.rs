@@ -57,7 +57,7 @@ pub fn choose(
     demand: &Demand,
     now: SystemTime,
 ) -> Result<Decision, SwitchError> {
-    let mut holding = store.holding();
+    let mut holding = store.holding_now()?;
     let lineages = declare::lineages(folder, &holding.holds()).map_err(SwitchError::Rejected)?;
     let good = store.state().last_good()?;
     let active_before = store.state().active_before()?;

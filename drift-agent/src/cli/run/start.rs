@@ -261,13 +261,12 @@ fn last_good(store: &Store, settings: &Settings, rejected: &Rejected) -> Result<
         Ok(None) => bail!("{rejected}"),
         Err(error) => bail!("{rejected}\nThe last good policies are no help: {error}"),
     };
+    let holds = match store.holding_now() {
+        Ok(holding) => holding.holds(),
+        Err(error) => bail!("{rejected}\nThe last good policies are no help: {error}"),
+    };
     let shown = restored.folder.display();
-    match declare::load(
-        &restored.folder,
-        store.host_root(),
-        settings.mode,
-        &store.holds(),
-    ) {
+    match declare::load(&restored.folder, store.host_root(), settings.mode, &holds) {
         Ok(snapshot) => {
             let since = jiff::Timestamp::try_from(restored.since).unwrap_or_default();
             complain(format_args!(
