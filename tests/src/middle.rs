@@ -49,10 +49,10 @@ pub struct Asked {
 
 /// A connection of the agent's.
 struct Open {
-    client: TcpStream,
+    client: Arc<TcpStream>,
     server: Option<TcpStream>,
-    /// Where events are written to, if it is a watch.
-    watch: Option<Arc<Mutex<TcpStream>>>,
+    /// Whether it is a watch now. Whoever tells the agent an event holds it meanwhile.
+    watch: Arc<Mutex<bool>>,
 }
 
 struct Inner {
@@ -141,12 +141,11 @@ impl Middle {
     pub fn expire(&self) {
         let event = json!({"type": "ERROR", "object": status(410)}).to_string() + "\n";
         for open in locked(&self.inner.open).values() {
-            if let Some(watch) = &open.watch {
-                let mut to = locked(watch);
+            let is_watch = locked(&open.watch);
+            if *is_watch {
                 // One that is gone hears nothing more.
-                let _gone =
-                    send_chunk(&mut *to, event.as_bytes()).and_then(|()| send_chunk(&mut *to, b""));
-                drop(to);
+                let _gone = send_chunk(&mut &*open.client, event.as_bytes())
+                    .and_then(|()| send_chunk(&mut &*open.client, b""));
                 open.end();
             }
         }
@@ -182,7 +181,7 @@ pub fn peak(asked: &[Asked]) -> usize {
 
 impl Open {
     fn end(&self) {
-        for stream in [Some(&self.client), self.server.as_ref()]
+        for stream in [Some(&*self.client), self.server.as_ref()]
             .into_iter()
             .flatten()
         {
@@ -195,22 +194,24 @@ impl Open {
 impl Inner {
     fn serve(&self, client: TcpStream) {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
+        let client = Arc::new(client);
+        let watch = Arc::new(Mutex::new(false));
+        let open = Open {
+            client: Arc::clone(&client),
+            server: None,
+            watch: Arc::clone(&watch),
+        };
+        locked(&self.open).insert(number, open);
         // Where it ends does not matter to who has sent it: both ends are closed.
-        let _ended = self.exchange(number, &client);
+        let _ended = self.exchange(number, &client, &watch);
         if let Some(open) = locked(&self.open).remove(&number) {
             open.end();
         }
     }
 
-    fn exchange(&self, number: u64, client: &TcpStream) -> io::Result<()> {
+    fn exchange(&self, number: u64, mut client: &TcpStream, watch: &Mutex<bool>) -> io::Result<()> {
         client.set_nodelay(true)?;
-        let own = Open {
-            client: client.try_clone()?,
-            server: None,
-            watch: None,
-        };
-        locked(&self.open).insert(number, own);
-        let mut from = BufReader::new(client.try_clone()?);
+        let mut from = BufReader::new(client);
         let mut server = None;
         while let Some(mut request) = Head::read(&mut from)? {
             let body = request.body(&mut from)?;
@@ -225,7 +226,7 @@ impl Inner {
             locked(&self.asked).push(Asked { at, what, is_watch });
             match self.fault() {
                 Fault::Answer(code) => {
-                    refuse(&mut client.try_clone()?, code)?;
+                    refuse(&mut client, code)?;
                     continue;
                 }
                 Fault::Slow(time) => thread::sleep(time),
@@ -250,10 +251,10 @@ impl Inner {
                 return Ok(());
             };
             if is_watch && answer.is_chunked() {
-                self.watch(number, client, &answer, line)?;
+                self.watch(client, watch, &answer, line)?;
             } else {
                 let body = answer.body(line)?;
-                whole(&mut client.try_clone()?, answer, &body)?;
+                whole(&mut client, answer, &body)?;
             }
         }
         Ok(())
@@ -266,16 +267,13 @@ impl Inner {
     /// Event by event, until one side ends it.
     fn watch(
         &self,
-        number: u64,
-        client: &TcpStream,
+        mut client: &TcpStream,
+        is_watch: &Mutex<bool>,
         answer: &Head,
         from: &mut impl io::BufRead,
     ) -> io::Result<()> {
-        let to = Arc::new(Mutex::new(client.try_clone()?));
-        answer.write(&mut *locked(&to))?;
-        if let Some(open) = locked(&self.open).get_mut(&number) {
-            open.watch = Some(Arc::clone(&to));
-        }
+        answer.write(&mut client)?;
+        *locked(is_watch) = true;
         let mut watch = Mangle::default();
         let mut rest = Vec::new();
         while let Some(part) = chunk(from)? {
@@ -289,15 +287,14 @@ impl Inner {
                     thread::sleep(time);
                 }
                 for event in watch.pass(fault, event) {
-                    send_chunk(&mut *locked(&to), &event)?;
+                    let _alone = locked(is_watch);
+                    send_chunk(&mut client, &event)?;
                 }
             }
             rest = whole.to_vec();
         }
-        if let Some(open) = locked(&self.open).get_mut(&number) {
-            open.watch = None;
-        }
-        send_chunk(&mut *locked(&to), b"")
+        *locked(is_watch) = false;
+        send_chunk(&mut client, b"")
     }
 }
 
@@ -310,7 +307,7 @@ fn status(code: u16) -> Value {
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code})
 }
 
-fn refuse(to: &mut TcpStream, code: u16) -> io::Result<()> {
+fn refuse(to: &mut impl io::Write, code: u16) -> io::Result<()> {
     let mut head = Head {
         first: format!("HTTP/1.1 {code} No"),
         fields: vec![("content-type".to_owned(), "application/json".to_owned())],
@@ -322,7 +319,7 @@ fn refuse(to: &mut TcpStream, code: u16) -> io::Result<()> {
 }
 
 /// An answer with its length.
-fn whole(to: &mut TcpStream, mut head: Head, body: &[u8]) -> io::Result<()> {
+fn whole(to: &mut impl io::Write, mut head: Head, body: &[u8]) -> io::Result<()> {
     head.fields
         .retain(|(name, _)| name != "transfer-encoding" && name != "content-length");
     head.fields

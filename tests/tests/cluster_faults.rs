@@ -3,7 +3,7 @@
 
 use std::{
     env, fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -19,7 +19,7 @@ use drift_tests::{
     wait,
 };
 use rustix::process::Signal;
-use serde_json::json;
+use serde_json::{Value, json};
 
 const NAMESPACE: &str = "drift-faults";
 const NODE: &str = "faults-a";
@@ -98,7 +98,7 @@ struct Ground {
     path: PathBuf,
     /// The version in force, 1.N.0.
     now: usize,
-    _scene: Scene,
+    scene: Scene,
 }
 
 impl Ground {
@@ -122,7 +122,7 @@ impl Ground {
             plane,
             path,
             now: 1,
-            _scene: scene,
+            scene,
         };
         ground.declare(1)?;
         ground.is_in_force(0, 1)?;
@@ -135,13 +135,23 @@ impl Ground {
 
     /// Makes a version, and the active one.
     fn declare(&self, number: usize) -> Result<()> {
+        self.declare_in(NAMESPACE, &self.path, number, json!({}))
+    }
+
+    fn declare_in(
+        &self,
+        namespace: &str,
+        path: &Path,
+        number: usize,
+        annotations: Value,
+    ) -> Result<()> {
         let (version, api) = (format!("1.{number}.0"), "configdrift.io/v1alpha1");
         let object = json!({"apiVersion": api, "kind": "PolicyVersion", "metadata": {"name": format!("app-{version}")},
-            "spec": {"policy": "app", "version": version, "files": [{"path": self.path, "content": {"inline": Self::text(number)}}]}});
-        self.plane.apply("policyversions", NAMESPACE, &object)?;
-        let policy = json!({"apiVersion": api, "kind": "Policy", "metadata": {"name": "app"},
+            "spec": {"policy": "app", "version": version, "files": [{"path": path, "content": {"inline": Self::text(number)}}]}});
+        self.plane.apply("policyversions", namespace, &object)?;
+        let policy = json!({"apiVersion": api, "kind": "Policy", "metadata": {"name": "app", "annotations": annotations},
             "spec": {"activeVersion": version, "mode": "heal", "guard": {"backoff": {"first": "0s"}}, "nodeSelector": {"role": "web"}}});
-        self.plane.apply("policies", NAMESPACE, &policy).map(drop)
+        self.plane.apply("policies", namespace, &policy).map(drop)
     }
 
     /// That it is, soon, and how long that took.
@@ -162,14 +172,31 @@ impl Ground {
     }
 
     fn holds(&self, number: usize) -> Result<()> {
+        self.holds_at(&self.path, number)
+    }
+
+    fn holds_at(&self, path: &Path, number: usize) -> Result<()> {
         let text = Self::text(number);
-        let found = wait::until(HEALED, || match fs::read_to_string(&self.path) {
+        let found = wait::until(HEALED, || match fs::read_to_string(path) {
             Ok(found) if found == text => Ok(()),
             other => Err(format!("{other:?}")),
         });
         found.map_err(|found| {
-            anyhow::anyhow!("the file is {found}, not {text:?}\n{}", self.agent.errors())
+            let path = path.display();
+            anyhow::anyhow!("{path} is {found}, not {text:?}\n{}", self.agent.errors())
         })
+    }
+
+    fn says(&self, what: &str) -> Result<()> {
+        let said = wait::until(HEARD, || {
+            let said = self.agent.errors();
+            if said.contains(what) {
+                Ok(())
+            } else {
+                Err(said)
+            }
+        });
+        said.map_err(|said| anyhow::anyhow!("it does not say `{what}`: {said}"))
     }
 
     /// Drift is healed to the version in force. How long that takes.
@@ -215,6 +242,7 @@ impl Ground {
     fn killed(&mut self, daemon: Daemon) -> Result<Duration> {
         self.plane.kill(daemon)?;
         let healed = self.drift();
+        thread::sleep(SPELL);
         self.plane.begin(daemon)?;
         self.plane.is_ready()?;
         healed
@@ -239,12 +267,23 @@ impl Ground {
         self.plane.lose_and_restore()?;
         let healed = self.drift()?;
         let start = Instant::now();
-        self.plane.begin(Daemon::Etcd)?;
-        self.plane.begin(Daemon::ApiServer)?;
-        self.plane.is_ready()?;
+        self.begin_both()?;
+        let path = format!("/apis/configdrift.io/v1alpha1/namespaces/{NAMESPACE}/policies/app");
+        let there = self.plane.target().ask("GET", &path, None)?;
+        let older = format!("1.{}.0", self.now - 1);
+        ensure!(
+            there["spec"]["activeVersion"] == *older,
+            "it was not set back: {there}"
+        );
         // It has seen what is there now: all four lists.
         self.asks(start, 4)?;
         Ok(healed.max(self.drift()?))
+    }
+
+    fn begin_both(&mut self) -> Result<()> {
+        self.plane.begin(Daemon::Etcd)?;
+        self.plane.begin(Daemon::ApiServer)?;
+        self.plane.is_ready()
     }
 
     fn on_the_way(&mut self, fault: Fault) -> Result<Duration> {
@@ -383,6 +422,59 @@ fn whatever_goes_wrong_with_the_api_server_drift_is_healed_and_no_older_version_
     }
     let all: usize = tallies.iter().map(|(_, tally)| tally.healed.len()).sum();
     println!("\n{all} faults; older versions in force: 0; drifts not healed meanwhile: 0");
+    ground.agent.stop()?;
+    Ok(())
+}
+
+#[test]
+fn what_a_backup_does_not_know_stays_in_force_and_what_was_deleted_since_does_not_come_again()
+-> Result<()> {
+    const TEST: &str =
+        "what_a_backup_does_not_know_stays_in_force_and_what_was_deleted_since_does_not_come_again";
+    let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
+        return Ok(());
+    };
+    let (new, old) = ("drift-new", "drift-old");
+    let mut ground = Ground::new(&cluster)?;
+    let (made, deleted) = (
+        ground.scene.at("made.conf"),
+        ground.scene.at("deleted.conf"),
+    );
+    let folder = ground.scene.root().join("state/cluster/policies");
+    let is_gone = |namespace: &str| {
+        let file = folder.join(format!("{namespace}.yaml"));
+        let gone = wait::until(HEARD, || if file.exists() { Err(()) } else { Ok(()) });
+        gone.map_err(|()| anyhow::anyhow!("{} is there still", file.display()))
+    };
+    ground.plane.namespace(new)?;
+    ground.plane.namespace(old)?;
+    ground.declare_in(old, &deleted, 1, json!({}))?;
+    ground.holds_at(&deleted, 1)?;
+    ground.plane.back_up()?;
+    ground.declare_in(new, &made, 1, json!({}))?;
+    ground.holds_at(&made, 1)?;
+    ground.plane.delete("policies", old, "app")?;
+    is_gone(old)?;
+
+    ground.plane.lose_and_restore()?;
+    ground.begin_both()?;
+    ground.says("The API server shows an earlier state than before")?;
+    ground.says("the Policy app is not there any more, and nobody has deleted it")?;
+    ground.says("the Policy app was deleted and is there again")?;
+    fs::write(&made, "drift\n")?;
+    ground.holds_at(&made, 1)?;
+    fs::write(&deleted, "nobody declares this\n")?;
+    ground.drift()?; // by when the other would have been healed too
+    ensure!(fs::read_to_string(&deleted)? == "nobody declares this\n");
+
+    // What people say then is what counts.
+    let meant = json!({"configdrift.io/accept-older": "true"});
+    ground.declare_in(old, &deleted, 1, meant)?;
+    ground.holds_at(&deleted, 1)?;
+    ground.declare_in(new, &made, 2, json!({}))?;
+    ground.holds_at(&made, 2)?;
+    ground.plane.delete("policies", new, "app")?;
+    is_gone(new)?;
     ground.agent.stop()?;
     Ok(())
 }
