@@ -247,6 +247,21 @@ impl Plane {
         made.map(drop)
     }
 
+    /// As much as happens in a cluster in some minutes: etcd's numbers go on.
+    ///
+    /// # Errors
+    /// The API server refuses.
+    pub fn age(&self, namespace: &str) -> Result<()> {
+        const WRITES: usize = 400;
+        let path = format!("/api/v1/namespaces/{namespace}/configmaps/age?fieldManager=test");
+        for write in 0..WRITES {
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "age"}, "data": {"write": write.to_string()}});
+            let body = Some(("application/apply-patch+yaml", &object));
+            self.target.ask("PATCH", &path, body)?;
+        }
+        Ok(())
+    }
+
     fn define(&self) -> Result<()> {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../deploy/crds");
         let config = json!({

@@ -135,7 +135,7 @@ impl Ground {
 
     /// Makes a version, and the active one.
     fn declare(&self, number: usize) -> Result<()> {
-        self.declare_in(NAMESPACE, &self.path, number, json!({}))
+        self.declare_in(NAMESPACE, &self.path, number, &json!({}))
     }
 
     fn declare_in(
@@ -143,7 +143,7 @@ impl Ground {
         namespace: &str,
         path: &Path,
         number: usize,
-        annotations: Value,
+        annotations: &Value,
     ) -> Result<()> {
         let (version, api) = (format!("1.{number}.0"), "configdrift.io/v1alpha1");
         let object = json!({"apiVersion": api, "kind": "PolicyVersion", "metadata": {"name": format!("app-{version}")},
@@ -260,6 +260,7 @@ impl Ground {
     /// The version in force is newer than the backup.
     fn restored(&mut self) -> Result<Duration> {
         self.plane.back_up()?;
+        self.plane.age(NAMESPACE)?;
         let mark = self.agent.mark();
         self.declare(self.now + 1)?;
         self.is_in_force(mark, self.now + 1)?;
@@ -448,10 +449,11 @@ fn what_a_backup_does_not_know_stays_in_force_and_what_was_deleted_since_does_no
     };
     ground.plane.namespace(new)?;
     ground.plane.namespace(old)?;
-    ground.declare_in(old, &deleted, 1, json!({}))?;
+    ground.declare_in(old, &deleted, 1, &json!({}))?;
     ground.holds_at(&deleted, 1)?;
     ground.plane.back_up()?;
-    ground.declare_in(new, &made, 1, json!({}))?;
+    ground.plane.age(NAMESPACE)?;
+    ground.declare_in(new, &made, 1, &json!({}))?;
     ground.holds_at(&made, 1)?;
     ground.plane.delete("policies", old, "app")?;
     is_gone(old)?;
@@ -469,9 +471,9 @@ fn what_a_backup_does_not_know_stays_in_force_and_what_was_deleted_since_does_no
 
     // What people say then is what counts.
     let meant = json!({"configdrift.io/accept-older": "true"});
-    ground.declare_in(old, &deleted, 1, meant)?;
+    ground.declare_in(old, &deleted, 1, &meant)?;
     ground.holds_at(&deleted, 1)?;
-    ground.declare_in(new, &made, 2, json!({}))?;
+    ground.declare_in(new, &made, 2, &json!({}))?;
     ground.holds_at(&made, 2)?;
     ground.plane.delete("policies", new, "app")?;
     is_gone(new)?;

@@ -254,11 +254,11 @@ mod tests {
 
     /// With what is there being what `shares` say, and an API server that is where it should be.
     fn put(folder: &mut Folder, shares: &BTreeMap<String, Share>) -> io::Result<Vec<String>> {
-        let uids = shares
-            .values()
-            .flat_map(|share| share.marks.keys().cloned());
+        let marks = shares.values().flat_map(|share| &share.marks);
         let present = Present {
-            uids: uids.collect(),
+            uids: marks
+                .map(|(uid, mark)| (uid.clone(), Some(mark.revision)))
+                .collect(),
             revision: Some(1000),
             ..Present::default()
         };
@@ -379,7 +379,7 @@ mod tests {
         let mut anew = share("1.0.0", 1);
         anew.marks = [("new".to_owned(), mark("shop", 1))].into();
         let mut present = Present::default();
-        present.uids.insert("new".to_owned());
+        present.uids.insert("new".to_owned(), Some(100));
         present.names.insert(("shop".to_owned(), "app".to_owned()));
         assert!(folder.put(&shares(anew.clone()), &present)?.is_empty());
         assert_eq!(active(state.path()).as_deref(), Some("1.0.0"));

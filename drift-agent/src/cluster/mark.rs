@@ -52,7 +52,8 @@ pub(super) type Marks = BTreeMap<String, Mark>;
 /// Which Policies a cluster has, whomever they are for.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Present {
-    pub(super) uids: BTreeSet<String>,
+    /// With the revision of each.
+    pub(super) uids: BTreeMap<String, Option<u64>>,
     pub(super) names: BTreeSet<(String, String)>,
     /// UIDs of those that were deleted while somebody listened.
     pub(super) gone: BTreeSet<String>,
@@ -64,7 +65,7 @@ impl Present {
     pub(super) fn new(seen: &Seen) -> Self {
         let mut present = Self::default();
         for (key, stamp, _) in seen.policies.iter() {
-            present.uids.insert(stamp.uid.clone());
+            present.uids.insert(stamp.uid.clone(), stamp.revision);
             let name = (key.namespace.clone(), key.name.clone());
             present.names.insert(name);
         }
@@ -74,7 +75,7 @@ impl Present {
 
     /// What has become of a Policy, as far as that can be said without knowing how far the API server is.
     fn fate(&self, uid: &str, mark: &Mark) -> Option<Fate> {
-        if self.uids.contains(uid) {
+        if self.uids.contains_key(uid) {
             // One that was deleted and is there again has come out of a backup: whether that is meant is asked where it is taken.
             return Some(if mark.fate == Fate::Gone {
                 Fate::Gone
@@ -90,6 +91,16 @@ impl Present {
         (mark.fate != Fate::There).then_some(mark.fate)
     }
 
+    /// Whether one of them is as it was before it was taken, or deleted: all of this is from before.
+    fn is_back(&self, marks: &Marks) -> bool {
+        let mut known = marks
+            .iter()
+            .filter_map(|(uid, mark)| Some((mark, self.uids.get(uid)?)));
+        known.any(|(mark, revision)| {
+            mark.fate == Fate::Gone || revision.is_some_and(|revision| revision < mark.revision)
+        })
+    }
+
     /// Whether one is not there of which it must be asked how far the API server is.
     pub(super) fn lacks(&self, marks: &Marks) -> bool {
         let mut marks = marks.iter();
@@ -100,10 +111,11 @@ impl Present {
 /// Brings marks to what is there now. Why what a namespace has said must stay, if so.
 pub(super) fn look(marks: &mut Marks, present: &Present) -> BTreeMap<String, String> {
     let mut stays = BTreeMap::new();
+    let is_back = present.is_back(marks);
     for (uid, mark) in marks.iter_mut() {
         let known = present.fate(uid, mark);
         let known = known.or(present.revision.map(|revision| {
-            if revision < mark.revision {
+            if is_back || revision < mark.revision {
                 Fate::Lost
             } else {
                 Fate::Gone // deleted while nobody listened
@@ -196,11 +208,29 @@ mod tests {
         assert_eq!(look(&mut marks, &empty(Some(1_000_000))).len(), 1);
         assert_eq!(marks["uid"].fate, Fate::Lost);
         let mut present = empty(None);
-        present.uids.insert("another".to_owned());
+        present.uids.insert("another".to_owned(), Some(1));
         let name = ("shop".to_owned(), "app".to_owned());
         present.names.insert(name);
         assert!(look(&mut marks, &present).is_empty());
         assert_eq!(marks["uid"].fate, Fate::Gone);
+    }
+
+    #[test]
+    fn where_one_is_as_it_was_before_what_is_missing_is_lost_however_far_the_api_server_is() {
+        for (revision, fate, expected) in [
+            (99, Fate::There, Fate::Lost),
+            (100, Fate::There, Fate::Gone),
+            (100, Fate::Gone, Fate::Lost),
+        ] {
+            let mut marks = marks(Fate::There);
+            let mut other = marks["uid"].clone();
+            (other.name, other.fate) = ("other".to_owned(), fate);
+            marks.insert("other".to_owned(), other);
+            let mut present = empty(Some(1_000_000));
+            present.uids.insert("other".to_owned(), Some(revision));
+            look(&mut marks, &present);
+            assert_eq!(marks["uid"].fate, expected, "{revision} {fate:?}");
+        }
     }
 
     #[test]

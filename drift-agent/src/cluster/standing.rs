@@ -1,5 +1,5 @@
-//! How far the API server is, asked for now and then: a watch that was begun before a backup was put back waits for numbers that are far off, and says nothing
-//! of that; and an outage has ended when it answers, also where nothing has changed meanwhile.
+//! How far the API server is, asked for now and then, and after each outage: a watch that was begun before a backup was put back waits for numbers that are far
+//! off, or were given twice, and says nothing of that; and an outage has ended when the API server answers, also where nothing has changed meanwhile.
 
 use std::time::Duration;
 
@@ -16,6 +16,8 @@ const EVERY: Duration = Duration::from_secs(240);
 /// After an error, for the first time; then twice as long each time, up to the last.
 const SOON: Duration = Duration::from_secs(2);
 const LAST: Duration = Duration::from_secs(30);
+/// After an answer, whatever goes wrong meanwhile.
+const APART: Duration = Duration::from_secs(10);
 /// For an answer.
 const ANSWER: Duration = Duration::from_secs(5);
 
@@ -46,6 +48,7 @@ pub(super) struct Asker {
     most: u64,
     next: Instant,
     pause: Duration,
+    not_before: Instant,
 }
 
 impl Asker {
@@ -55,6 +58,7 @@ impl Asker {
             most: 0,
             next: Instant::now() + jittered(EVERY),
             pause: SOON,
+            not_before: Instant::now(),
         }
     }
 
@@ -65,7 +69,8 @@ impl Asker {
 
     /// A watch has met an error: it is asked soon.
     pub(super) fn hurry(&mut self) {
-        self.next = self.next.min(Instant::now() + jittered(self.pause));
+        let soon = Instant::now() + jittered(self.pause);
+        self.next = self.next.min(soon.max(self.not_before));
     }
 
     /// It was at `revision` at least.
@@ -91,6 +96,7 @@ impl Asker {
         match answer {
             Ok(revision) => {
                 (self.next, self.pause) = (now + jittered(EVERY), SOON);
+                self.not_before = now + jittered(APART);
                 let is_back = revision < self.most;
                 self.most = revision;
                 Ok(if is_back {

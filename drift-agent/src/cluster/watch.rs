@@ -81,7 +81,6 @@ pub(super) async fn run(
         if Instant::now() >= asker.next() {
             let standing = asker.ask().await;
             if silence.answered(&standing) {
-                // Watches that were begun before wait for what is far off.
                 news = anew(&client, &source.node, &mut seen, &view);
             }
         }
@@ -206,7 +205,7 @@ fn all(client: &Client, node: &str) -> Stream {
     futures_util::stream::select_all(streams).boxed()
 }
 
-/// The same, for an API server that is not where it was.
+/// The same, for an API server that may not be where it was.
 fn anew(client: &Client, node: &str, seen: &mut Seen, view: &watch::Sender<View>) -> Stream {
     seen.policies.begins_anew();
     show(view, |view| view.era += 1);
@@ -256,11 +255,24 @@ fn labelled(node: NodeObject) -> Node {
     }
 }
 
+/// Whether the API server has said no, and not nothing.
+fn is_refusal(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => matches!(error, kube::Error::Api(_)),
+        watcher::Error::WatchError(_) => true,
+        watcher::Error::NoResourceVersion => false,
+    }
+}
+
 /// How long nothing but errors has come.
 #[derive(Default)]
 struct Silence {
     since: Option<std::time::Instant>,
     is_said: bool,
+    /// A connection has ended in the middle: the API server may be another one by now, with another past.
+    is_cut: bool,
 }
 
 impl Silence {
@@ -271,21 +283,23 @@ impl Silence {
                 Some(any)
             }
             Err(error) => {
+                self.is_cut |= !is_refusal(&error);
                 self.goes_on(&error);
                 None
             }
         }
     }
 
-    /// Whether the API server shows an earlier state than before.
+    /// Whether everything is to be listed anew: a watch that was begun before waits for numbers that may be far off, or have meant something else.
     fn answered(&mut self, standing: &Result<Standing, Unknown>) -> bool {
         match standing {
             Ok(Standing::Ahead(_)) => {
                 self.ends();
-                false
+                std::mem::take(&mut self.is_cut)
             }
             Ok(Standing::Back(_)) => {
                 self.ends();
+                self.is_cut = false;
                 complain(format_args!(
                     "The API server shows an earlier state than before, as when etcd was restored from a backup: everything is listed anew, and nothing \
                      goes back that nobody has changed since."
@@ -303,7 +317,7 @@ impl Silence {
         if self.is_said {
             complain(format_args!("The API server answers again."));
         }
-        *self = Self::default();
+        (self.since, self.is_said) = (None, false);
     }
 
     fn goes_on(&mut self, error: &dyn std::fmt::Display) {
