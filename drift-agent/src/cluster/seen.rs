@@ -1,6 +1,6 @@
 //! What the API server has said is there, kind by kind.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use drift_common::policy::Node;
 use serde_json::Value;
@@ -87,6 +87,10 @@ impl<T> Kind<T> {
             }
             News::End => {
                 self.there = self.list.take().unwrap_or_default();
+                // A backup was put back in which they are: news of them are news.
+                let there = self.there.values();
+                let there: BTreeSet<&str> = there.map(|(stamp, _)| &*stamp.uid).collect();
+                self.gone.retain(|uid| !there.contains(&**uid));
                 self.complete = true;
                 true
             }
@@ -236,10 +240,10 @@ mod tests {
         assert_eq!(value(&kind), Some(10));
         // A list says how it is now, also where that is earlier: a backup was put back.
         kind.take(News::Begin);
-        kind.take(News::Listed(key("a"), stamp("2", 4), 4));
+        kind.take(News::Listed(key("a"), stamp("1", 4), 4));
         assert!(kind.take(News::End));
         assert_eq!(value(&kind), Some(4));
-        assert!(kind.take(News::Changed(key("a"), stamp("2", 5), 5)));
+        assert!(kind.take(News::Changed(key("a"), stamp("1", 5), 5)));
         assert_eq!(kind.revision(), Some(5));
     }
 }
