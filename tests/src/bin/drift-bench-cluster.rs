@@ -34,10 +34,12 @@ fn main() -> Result<()> {
     };
     let bench = Bench::new()?;
     bench.apply(1)?;
+    // What is told of that is told by then, and is of no drift.
+    thread::sleep(APART * 2);
     let [mut healed, mut shown, mut told] = [const { Vec::new() }; 3];
-    for number in 0..drifts {
+    for _ in 0..drifts {
         for node in &bench.nodes {
-            let took = bench.drift(node, number + 1)?;
+            let took = bench.drift(node)?;
             healed.push(took.healed);
             shown.push(took.shown);
             told.push(took.told);
@@ -93,6 +95,15 @@ struct Bench {
     plane: Plane,
     /// Where each node has a folder of its own.
     common: tempfile::TempDir,
+}
+
+#[derive(Debug)]
+struct Known {
+    /// Since the agent's start.
+    healed: u64,
+    is_as_declared: bool,
+    /// Of a drift, and of its heal.
+    events: [u64; 2],
 }
 
 struct Took {
@@ -164,8 +175,9 @@ impl Bench {
         Ok(took.into_iter().flatten().collect())
     }
 
-    /// Changes a node's file; it is that node's `number`-th drift since its file was first made.
-    fn drift(&self, node: &Node, number: usize) -> Result<Took> {
+    /// Changes a node's file.
+    fn drift(&self, node: &Node) -> Result<Took> {
+        let before = self.known(node)?;
         let start = Instant::now();
         fs::write(&node.file, "drift\n")?;
         while !holds(&node.file, 1) {
@@ -175,13 +187,19 @@ impl Bench {
         let healed = start.elapsed();
         let [mut shown, mut told] = [None; 2];
         while shown.is_none() || told.is_none() {
-            if shown.is_none() && self.is_shown(node, number)? {
-                shown = Some(start.elapsed());
+            let now = self.known(node)?;
+            let time = start.elapsed();
+            if shown.is_none() && now.is_as_declared && now.healed > before.healed {
+                shown = Some(time);
             }
-            if told.is_none() && self.is_told(node, number)? {
-                told = Some(start.elapsed());
+            let is_more = |of: usize| now.events[of] > before.events[of];
+            if told.is_none() && is_more(0) && is_more(1) {
+                told = Some(time);
             }
-            self.patience(start, "a NodeDrift and Events")?;
+            self.patience(
+                start,
+                &format!("a NodeDrift and Events, from {before:?} on: {now:?}"),
+            )?;
             thread::sleep(Duration::from_millis(5));
         }
         Ok(Took {
@@ -191,36 +209,30 @@ impl Bench {
         })
     }
 
-    fn is_shown(&self, node: &Node, number: usize) -> Result<bool> {
+    /// What the cluster knows of a node.
+    fn known(&self, node: &Node) -> Result<Known> {
+        let target = self.plane.target();
         let path = format!("/apis/configdrift.io/v1alpha1/nodedrifts/{}", node.name);
-        let Ok(found) = self.plane.target().ask("GET", &path, None) else {
-            return Ok(false); // not made yet
-        };
-        let status = &found["status"];
-        // That its file was missing at first was a drift too.
-        Ok(status["policies"][0]["healed"] == json!(number + 1)
-            && status["drifts"][0]["outcome"] == "healed"
-            && status["counts"]["drifting"] == 0)
-    }
-
-    fn is_told(&self, node: &Node, number: usize) -> Result<bool> {
+        // It may not be made yet.
+        let drift = target.ask("GET", &path, None).unwrap_or_default();
+        let status = &drift["status"];
         let path = format!("/apis/events.k8s.io/v1/namespaces/{NAMESPACE}/events");
-        let list = self.plane.target().ask("GET", &path, None)?;
+        let list = target.ask("GET", &path, None)?;
         let items = list["items"].as_array().map_or(&[][..], Vec::as_slice);
         let count = |reason: &str| -> u64 {
-            let of = |event: &&Value| {
-                event["reason"] == reason
-                    && event["related"]["name"] == node.name
-                    && event["note"]
-                        .as_str()
-                        .is_some_and(|note| note.contains("content"))
-            };
+            let of =
+                |event: &&Value| event["reason"] == reason && event["related"]["name"] == node.name;
             let events = items.iter().filter(of);
             events
                 .map(|event| event["series"]["count"].as_u64().unwrap_or(1))
                 .sum()
         };
-        Ok(count("DriftDetected") >= number as u64 && count("DriftHealed") >= number as u64)
+        Ok(Known {
+            healed: status["policies"][0]["healed"].as_u64().unwrap_or(0),
+            is_as_declared: status["counts"]["drifting"] == 0
+                && status["drifts"][0]["outcome"] == "healed",
+            events: ["DriftDetected", "DriftHealed"].map(count),
+        })
     }
 
     fn patience(&self, start: Instant, what: &str) -> Result<()> {
