@@ -411,7 +411,7 @@ fn whatever_goes_wrong_with_the_api_server_drift_is_healed_and_no_older_version_
     }
     ground.never_went_back(0)?;
     println!(
-        " {:<27} {:>5} {:>17} {:>17} {:>9} {:>7}",
+        "\n {:<27} {:>5} {:>17} {:>17} {:>9} {:>7}",
         "", "", "healed in ms", "heard after ms", "requests", "most in"
     );
     println!(

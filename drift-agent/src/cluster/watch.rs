@@ -38,8 +38,9 @@ pub(super) const ACCEPTS_OLDER: &str = "configdrift.io/accept-older";
 const GATHER: Duration = Duration::from_millis(50);
 /// A ConfigMap or Secret that is not there, or not right, is looked for again after so long.
 const RETRY: Duration = Duration::from_secs(10);
-/// A watch is begun anew after so many seconds. One that has died without a word is noticed five later.
-const WATCH: u32 = 240;
+/// A watch is begun anew after half of this to all of it: those of many nodes that began at one moment do not go on in step. One that has died without a word
+/// is noticed five seconds later.
+const WATCH: Duration = Duration::from_secs(290);
 /// News of any kind.
 enum Any {
     Policy(News<Object>),
@@ -213,7 +214,10 @@ fn anew(client: &Client, node: &str, seen: &mut Seen, view: &watch::Sender<View>
 }
 
 pub(super) fn config() -> watcher::Config {
-    watcher::Config::default().streaming_lists().timeout(WATCH)
+    let seconds = jittered(WATCH).as_secs() as u32; // few
+    watcher::Config::default()
+        .streaming_lists()
+        .timeout(seconds)
 }
 
 fn news<K: ResourceExt, T>(event: Event<K>, of: impl Fn(K) -> T) -> News<T> {

@@ -24,5 +24,5 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         ("DRIFT_KUBE", &*folder.to_string_lossy()),
         ("DRIFT_CLUSTER_FAULTS", &args.faults.to_string()),
     ];
-    super::long("cluster_faults", &variables)
+    super::long(("cluster", "cluster_faults::"), &variables)
 }
