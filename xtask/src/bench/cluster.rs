@@ -21,7 +21,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     applies: u32,
     /// How many drifts each node has: after ten an agent tells the cluster less often.
-    #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=8))]
+    #[arg(long, default_value_t = 6, value_parser = clap::value_parser!(u32).range(1..=6))]
     drifts: u32,
     /// The agent to measure [default: built here, optimised].
     #[arg(long, value_name = "FILE")]
