@@ -51,7 +51,7 @@ fn main() -> Result<()> {
     runtime.block_on(fleet.start())?;
     println!("{agents} agents, of one policy; requests of all of them\n");
     println!(
-        " {:<44} {:>8} {:>9} {:>9} {:>12}",
+        " {:<50} {:>8} {:>9} {:>11} {:>12}",
         "", "seconds", "requests", "most in 1 s", "1/s an agent"
     );
     let heard = fleet.all_have(1, fleet.begun)?;
@@ -197,7 +197,7 @@ impl Fleet {
         asked.retain(|asked| asked.at < begun + time);
         let each = asked.len() as f64 / time.as_secs_f64() / self.versions.len() as f64;
         println!(
-            " {what:<44} {:>8.1} {:>9} {:>9} {each:>12.4}",
+            " {what:<50} {:>8.1} {:>9} {:>11} {each:>12.4}",
             time.as_secs_f64(),
             asked.len(),
             middle::peak(&asked)
