@@ -348,13 +348,14 @@ fn two_policies(scene: &Scene, app: u32, lib: u32) -> Result<()> {
     Ok(())
 }
 
-/// Versions that do not fit each other are never active: told with both policies, the versions and the range, over a start and against a hold too.
+/// Versions that do not fit each other are never active: told with both policies, the versions and the range, over a start and against a hold
+/// too.
 #[test]
 fn versions_that_do_not_fit_are_told_and_never_become_active() -> Result<()> {
     if !is_built("versions_that_do_not_fit_are_told_and_never_become_active") {
         return Ok(());
     }
-    const UNFIT: &str = "app 1.0.0 needs lib ^1, and 2.0.0 is active";
+    const UNFIT: &str = "`app` 1.0.0 needs `lib` ^1, and 2.0.0 is active";
     let scene = Scene::new()?;
     for policy in ["app", "lib"] {
         fs::write(scene.at(policy), "1")?;
@@ -410,7 +411,7 @@ fn versions_that_do_not_fit_are_told_and_never_become_active() -> Result<()> {
     is_told(
         &agent,
         mark,
-        "app 2.0.0 needs lib ^2, and 1.0.0 is active",
+        "`app` 2.0.0 needs `lib` ^2, and 1.0.0 is active",
     )?;
     are("1", "1")?;
     agent.stop()?;
