@@ -38,7 +38,7 @@ impl Stopping {
     }
 
     /// It came too late.
-    pub(super) fn is_late(self, moves: &[Moved]) {
+    pub(super) fn tell_late(self, moves: &[Moved]) {
         let back = moves.iter().find(|moved| moved.policy == self.wish.policy);
         let back = back.map_or(String::new(), |moved| {
             let policy = escape::name(&moved.policy);
@@ -53,7 +53,7 @@ impl Stopping {
     }
 
     /// It has failed by itself.
-    pub(super) fn is_needless(self, moves: &[Moved]) {
+    pub(super) fn tell_failed(self, moves: &[Moved]) {
         let versions = switch::shown(moves);
         let text = format!("{versions} has failed by itself. Nothing was changed.\n");
         self.answer(Answer::new(0, text));

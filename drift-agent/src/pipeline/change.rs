@@ -234,7 +234,7 @@ impl Pipeline {
         match result {
             Ok(switched) => {
                 if let Some(stopping) = stopping {
-                    stopping.is_late(&moves);
+                    stopping.tell_late(&moves);
                 }
                 let replaced = self.replaced(taken, &snapshot);
                 self.keep(&snapshot, sources);
@@ -253,7 +253,7 @@ impl Pipeline {
                 }
                 stopping => {
                     if let Some(stopping) = stopping {
-                        stopping.is_needless(&moves);
+                        stopping.tell_failed(&moves);
                     }
                     self.not_switched(&snapshot, &moves, ask, &error)
                 }
