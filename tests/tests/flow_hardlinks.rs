@@ -175,6 +175,15 @@ fn of_two_names_of_one_file_each_is_told_as_what_happens_to_it() -> Result<()> {
     fs::write(&one, "declared\n")?;
     fs::hard_link(&one, &two)?;
     let agent = Agent::start(&scene, &[])?;
+    // That the inode of one that is as declared was changed may be told too, and is no drift.
+    let told = |mark: usize| {
+        let records = agent.since(mark).into_iter();
+        let drifts = records.filter(|record| {
+            let event = record["event"].as_str().unwrap_or_default();
+            event.starts_with("config.drift.")
+        });
+        drifts.count()
+    };
     for name in [&one, &two] {
         // Written to by either name, both are other files, each by its own path.
         for (text, event) in [
@@ -187,7 +196,7 @@ fn of_two_names_of_one_file_each_is_told_as_what_happens_to_it() -> Result<()> {
                 let record = agent.event(mark, event, path)?;
                 ensure!(record["actor"]["pid"] == std::process::id(), "{record}");
             }
-            ensure!(agent.since(mark).len() == 2, "{}", agent.all());
+            ensure!(told(mark) == 2, "{}", agent.all());
         }
         // Moved away, one of them is missing, and the other is what it was.
         let mark = agent.mark();
@@ -197,7 +206,7 @@ fn of_two_names_of_one_file_each_is_told_as_what_happens_to_it() -> Result<()> {
         ensure!(detected["drift"] == json!(["missing"]), "{detected}");
         fs::rename(&away, name)?;
         agent.event(mark, "config.drift.resolved", name)?;
-        ensure!(agent.since(mark).len() == 2, "{}", agent.all());
+        ensure!(told(mark) == 2, "{}", agent.all());
     }
     ensure!(agent.stop()?.success());
     Ok(())

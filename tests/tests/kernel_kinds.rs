@@ -105,10 +105,7 @@ const CHANGES: [(&str, Change); 17] = [
             .open(aside)?;
         file.write_all(b"other\n")?;
         fs::remove_file(app)?;
-        let name = format!(
-            "/proc/self/fd/{}",
-            std::os::fd::AsRawFd::as_raw_fd(&file.as_fd())
-        );
+        let name = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
         Ok(rustix::fs::linkat(
             CWD,
             name,
@@ -182,10 +179,11 @@ fn to_write(app: &Path) -> io::Result<File> {
     OpenOptions::new().write(true).open(app)
 }
 
-/// A file with other bytes, open to be read.
-fn other(aside: &Path) -> io::Result<File> {
-    fs::write(aside.join("source"), "other\n")?;
-    File::open(aside.join("source"))
+/// A file with other bytes, on the same file system, open to be read.
+fn other(app: &Path) -> io::Result<File> {
+    let source = app.with_file_name("source");
+    fs::write(&source, "other\n")?;
+    File::open(source)
 }
 
 /// Calls that a library may come to use instead of others (with `linkat` of a file without a name, above).
@@ -215,13 +213,13 @@ const CALLS: &[(&str, Change)] = &[
         ensure!(rustix::io::pwritev2(to_write(app)?, &bytes, 0, flags)? == 6);
         Ok(())
     }),
-    ("copy_file_range", |app, aside| {
-        let (source, app) = (other(aside)?, to_write(app)?);
+    ("copy_file_range", |app, _| {
+        let (source, app) = (other(app)?, to_write(app)?);
         ensure!(rustix::fs::copy_file_range(source, None, app, None, 6)? == 6);
         Ok(())
     }),
-    ("sendfile", |app, aside| {
-        ensure!(rustix::fs::sendfile(to_write(app)?, other(aside)?, None, 6)? == 6);
+    ("sendfile", |app, _| {
+        ensure!(rustix::fs::sendfile(to_write(app)?, other(app)?, None, 6)? == 6);
         Ok(())
     }),
     ("splice", |app, _| {
