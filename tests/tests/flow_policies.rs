@@ -250,7 +250,7 @@ fn without_inotify_the_setting_is_named_and_the_policies_are_noticed_all_the_sam
         let scene = Scene::new()?;
         let files = [file("app.conf", "declared\n")];
         scene.lay_out(&files)?;
-        scene.declare("1.0.0", DEFAULT, &files)?;
+        scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
         // A limit of its own, which is nobody else's.
         let script = format!("echo 0 > /proc/sys/user/{limit} && exec \"$0\" \"$@\"");
         let mut command = Command::new("unshare");
@@ -270,9 +270,9 @@ fn without_inotify_the_setting_is_named_and_the_policies_are_noticed_all_the_sam
         .map_err(anyhow::Error::msg)?;
         ensure!(told.contains("is looked at every 2 s instead"), "{told}");
         let mark = agent.mark();
-        scene.declare("1.1.0", DEFAULT, &[file("app.conf", "newer\n")])?;
+        scene.declare("1.1.0", HEAL_AT_ONCE, &[file("app.conf", "newer\n")])?;
         agent.activated(mark, "1.1.0")?;
-        agent.event(mark, "config.drift.detected", &scene.at("app.conf"))?;
+        ensure!(fs::read_to_string(scene.at("app.conf"))? == "newer\n");
         ensure!(agent.stop()?.success());
     }
     Ok(())

@@ -10,8 +10,9 @@ use std::{
 
 use anyhow::{Result, ensure};
 use drift_tests::{
-    agent::{Agent, has_probes, is_built, tool},
+    agent::{Agent, SOON, has_probes, is_built, program, tool},
     scene::{HEAL_AT_ONCE, Scene},
+    wait,
 };
 use serde_json::{Value, json};
 
@@ -342,6 +343,14 @@ fn a_link_that_is_swapped_while_it_heals_has_nothing_written_elsewhere() -> Resu
     Ok(())
 }
 
+fn status(scene: &Scene) -> Result<Value> {
+    let output = std::process::Command::new(program())
+        .args(["status", "-o", "json", "--state"])
+        .arg(scene.root().join("state"))
+        .output()?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
 /// B001, B003, B004: as the kubelet updates a ConfigMap or a Secret, `..data` is another link, and nothing else tells of it: not the files, which are links
 /// through it and never touched, and not their times. The old target is removed then.
 #[test]
@@ -416,10 +425,16 @@ fn each_swap_of_a_volume_is_told_once_for_each_file_also_after_the_old_target_is
             fs::remove_dir_all(volume.join(format!("..{}", version - 1)))?;
             // What is there is what is declared now.
             declare(version)?;
-            for key in KEYS {
-                let path = volume.join("..data").join(key);
-                agent.event(mark, "config.drift.resolved", &path)?;
-            }
+            agent.activated(mark, &format!("{version}.0.0"))?;
+            wait::until(SOON, || {
+                let said = status(&scene).map_err(|error| format!("{error:#}"))?;
+                let policy = &said["policies"][0];
+                match (&policy["as_declared"], &policy["drifting"]) {
+                    (as_declared, drifting) if *as_declared == 6 && *drifting == 0 => Ok(()),
+                    _ => Err(said.to_string()),
+                }
+            })
+            .map_err(anyhow::Error::msg)?;
             // One for each file, and none for the links, which nobody has touched.
             let told = agent.since(mark);
             let detected = told

@@ -370,3 +370,75 @@ fn without_tracefs_and_the_list_of_security_modules_the_tracepoints_run() -> Res
     }
     Ok(())
 }
+
+/// What a file says, or nothing where it cannot be read.
+fn stated(path: &str) -> Option<String> {
+    fs::read_to_string(path)
+        .ok()
+        .map(|text| text.trim().to_owned())
+}
+
+#[test]
+fn what_it_says_of_the_machine_is_what_the_machine_says_also_in_the_table() -> Result<()> {
+    const TEST: &str = "what_it_says_of_the_machine_is_what_the_machine_says_also_in_the_table";
+    if !has_probes(TEST) {
+        return Ok(());
+    }
+    let (_, report) = probe(&[], &[])?;
+    let text = |name: &str| report[name].as_str().unwrap_or_default().to_owned();
+    ensure!(report["architecture"] == std::env::consts::ARCH, "{report}");
+    let size = fs::metadata("/sys/kernel/btf/vmlinux")?.len() / 1024;
+    ensure!(
+        text("btf") == format!("/sys/kernel/btf/vmlinux, {size} KiB"),
+        "{report}"
+    );
+    // `none [integrity] confidentiality`: the one in brackets is in force.
+    let lockdown = stated("/sys/kernel/security/lockdown").and_then(|all| {
+        let (_, rest) = all.split_once('[')?;
+        Some(rest.split_once(']')?.0.to_owned())
+    });
+    for (name, known) in [
+        ("security_modules", stated("/sys/kernel/security/lsm")),
+        ("lockdown", lockdown),
+    ] {
+        match known {
+            Some(known) => ensure!(text(name) == known, "{name}: {report}"),
+            None => ensure!(report[name]["unknown"].is_string(), "{name}: {report}"),
+        }
+    }
+    let status = fs::read_to_string("/proc/self/status")?;
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = u64::from_str_radix(effective.context("no CapEff")?.trim(), 16)?;
+    let missing = report["missing_capabilities"]
+        .as_array()
+        .context("no list")?;
+    // By their numbers in capabilities(7).
+    for (number, name) in [
+        (21, "CAP_SYS_ADMIN"),
+        (38, "CAP_PERFMON"),
+        (39, "CAP_BPF"),
+        (24, "CAP_SYS_RESOURCE"),
+    ] {
+        let has = effective & (1 << number) != 0;
+        ensure!(missing.contains(&name.into()) != has, "{name}: {report}");
+    }
+    let table = Command::new(program()).arg("probe").output()?;
+    ensure!(table.status.success());
+    let table = String::from_utf8(table.stdout)?;
+    let mut said: Vec<String> = ["kernel", "btf", "sensor"].map(text).into();
+    for hook in report["hooks"].as_array().context("no hooks")? {
+        said.extend(hook["program"].as_str().map(str::to_owned));
+        said.extend(hook["sees"].as_str().map(str::to_owned));
+        said.extend(hook["refused"].as_str().map(str::to_owned));
+    }
+    for other in report["other_sensors"].as_array().context("no list")? {
+        said.extend(other["refused"]["message"].as_str().map(str::to_owned));
+    }
+    for phrase in report["not_seen"].as_array().context("no list")? {
+        said.extend(phrase.as_str().map(str::to_owned));
+    }
+    for said in said {
+        ensure!(table.contains(&said), "{said} is not in\n{table}");
+    }
+    Ok(())
+}
