@@ -2,6 +2,7 @@
 
 mod actor;
 mod attribute;
+mod clock;
 mod container;
 mod decode;
 mod holder;
@@ -14,6 +15,7 @@ mod settle;
 
 pub use actor::{Identify, actor_of, is_same_process, start_ticks};
 pub use attribute::{Place, Reading, read as read_attribute, read_all as read_attributes};
+pub use clock::boot_ns;
 pub use decode::{Decoded, decode};
 pub use holder::{OldFile, Search};
 pub use objects::{Directory, Name, Object, Objects};

@@ -56,7 +56,7 @@ use crate::{
     cluster::Pods,
     confine::Confined,
     declare::{Basis, Changes, Rejected, Snapshot},
-    observe::{Host, Identify, Objects, Register, Search},
+    observe::{Host, Identify, Objects, Register, Search, boot_ns},
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
     report::{Cause, Event, Record, ReportError, Reporter, Watching, complain},
     restore::Restorer,
@@ -69,7 +69,6 @@ use crate::{
 
 use self::{
     change::Next,
-    describe::boot_ns,
     health::Noting,
     path::PathState,
     quiet::{Pace, Quiet},

@@ -20,6 +20,7 @@ mod wire;
 pub use check::believe;
 pub use client::{Asked, Restorer, Turn};
 pub use process::{hold, main};
+pub use vouch::vouch_at_start;
 pub use wire::{Answer, Heal, Held, Kind, Recovered, Request, request};
 
 use std::{fs::File, io, path::Path};

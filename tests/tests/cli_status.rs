@@ -209,6 +209,49 @@ fn b076_from_the_first_answer_after_a_restart_a_drift_is_a_drift_or_not_compared
     Ok(())
 }
 
+/// B163: what is put right is that file, and nothing else is said to be because something has changed.
+#[test]
+fn b163_a_drift_is_over_when_that_file_is_as_that_file_is_declared() -> Result<()> {
+    if !has_probes("b163_a_drift_is_over_when_that_file_is_as_that_file_is_declared") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = [file("a.conf", "a\n"), file("b.conf", "b\n")];
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", DEFAULT, &files)?;
+    let agent = Agent::start(&scene, &[])?;
+    let [a, b] = ["a.conf", "b.conf"].map(|name| scene.at(name));
+    for path in [&a, &b] {
+        fs::write(path, "drift\n")?;
+        agent.event(0, "config.drift.detected", path)?;
+    }
+    let mark = agent.mark();
+    fs::write(&a, "a\n")?;
+    agent.event(mark, "config.drift.resolved", &a)?;
+    let drifting = |said: &Value| said["policies"][0]["drifting"].clone();
+    let (code, said) = until(&scene, |said| drifting(said) == 1)?;
+    ensure!(code == 4, "{code} {said}");
+    // Something else than declared, and then what is declared of the other file, is a drift as before.
+    for text in ["drift again\n", "a\n"] {
+        let mark = agent.mark();
+        fs::write(&b, text)?;
+        let record = agent.event(mark, "config.drift.detected", &b)?;
+        let digest = format!("blake3:{}", blake3::hash(text.as_bytes()).to_hex());
+        ensure!(record["observed"]["digest"] == digest.as_str(), "{record}");
+    }
+    fs::write(&b, "b\n")?;
+    agent.event(mark, "config.drift.resolved", &b)?;
+    let resolved: Vec<_> = agent
+        .since(0)
+        .into_iter()
+        .filter(|record| record["event"] == "config.drift.resolved")
+        .collect();
+    ensure!(resolved.len() == 2, "{resolved:?}");
+    let (code, said) = until(&scene, |said| drifting(said) == 0)?;
+    ensure!(code == 0, "{code} {said}");
+    Ok(())
+}
+
 /// B160: what was found stays until it is compared again, and how long ago that was is told.
 #[test]
 fn b160_while_nothing_is_compared_the_age_grows_and_the_drift_stays() -> Result<()> {

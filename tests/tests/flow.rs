@@ -6,6 +6,7 @@ mod flow_attributes;
 mod flow_brakes;
 mod flow_by_hand;
 mod flow_capability;
+mod flow_clocks;
 mod flow_crash;
 mod flow_declared;
 mod flow_degraded;

@@ -1,9 +1,12 @@
 //! An operation in which a system call fails, once or for good: it says so, and has happened or has not.
 
+use std::{fs, process::Command};
+
 use anyhow::{Context, Result, ensure};
 use drift_tests::{
-    agent::is_built,
+    agent::{Agent, has_probes, is_built, program},
     privilege::is_root,
+    scene::{DEFAULT, Scene, file},
     sweep::{Call, Ground, Operation, Split, State, Who, has_strace, is_long, points},
 };
 
@@ -197,6 +200,63 @@ fn holds_that_cannot_be_read_take_no_change_back() -> Result<()> {
         ensure!(!asked.is_done() || state == State::New, "{}", asked.said());
         let (recovered, _) = split.recovered().with_context(|| asked.said())?;
         ensure!(recovered == state, "{}", asked.said());
+    }
+    Ok(())
+}
+
+/// B090: one read that fails is the last one.
+#[test]
+fn reads_and_waits_that_fail_now_and_then_end_nothing_and_the_end_is_told() -> Result<()> {
+    const TEST: &str = "reads_and_waits_that_fail_now_and_then_end_nothing_and_the_end_is_told";
+    if !has_probes(TEST) || !has_strace(TEST) {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let app = scene.at("app.conf");
+    let path = app.display().to_string();
+    // Every third read of the file, and every second time that the ring is waited for.
+    let waits = "/^epoll_p?wait";
+    let faults: [(&[&str], String); 2] = [
+        (&["-P", &path], "read:error=EIO:when=3+3".to_owned()),
+        (&[], format!("{waits}:error=EINTR:when=2+2")),
+    ];
+    for (only, fault) in faults {
+        let files = [file("app.conf", "declared\n")];
+        scene.lay_out(&files)?;
+        scene.declare("1.0.0", DEFAULT, &files)?;
+        let traced = fault.split(':').next().unwrap_or_default();
+        let log = scene.root().join("strace");
+        let mut command = Command::new("strace");
+        // The tracer is the child, so that the agent is what is started here.
+        command
+            .args(["-D", "-f", "-qq", "-o"])
+            .arg(&log)
+            .args(only)
+            .args(["-e", &format!("trace={traced}")])
+            .args(["-e", &format!("inject={fault}")])
+            .arg(program())
+            .args(["run", "--scan-interval", "1s", "--policies"])
+            .arg(scene.policies());
+        let agent = Agent::start_as(command, &scene)?;
+        for round in 0..40 {
+            let mark = agent.mark();
+            let text = format!("round {round}\n");
+            fs::write(&app, &text)?;
+            let digest = format!("blake3:{}", blake3::hash(text.as_bytes()).to_hex());
+            agent.wait(mark, &text, |records| {
+                let mut records = records.iter();
+                let is_told = |record: &&serde_json::Value| {
+                    record["path"] == path && record["observed"]["digest"] == digest.as_str()
+                };
+                records.find(is_told).map(drop)
+            })?;
+        }
+        let mark = agent.mark();
+        fs::write(&app, "declared\n")?;
+        agent.event(mark, "config.drift.resolved", &app)?;
+        ensure!(agent.stop()?.success());
+        let failed = fs::read_to_string(&log)?.matches("(INJECTED)").count();
+        ensure!(failed >= 10, "{fault}: {failed} only");
     }
     Ok(())
 }

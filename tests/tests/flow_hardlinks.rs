@@ -155,3 +155,59 @@ fn two_declared_names_of_one_file_are_told_together_and_do_not_fight() -> Result
     ensure!(agent.stop()?.success());
     Ok(())
 }
+
+/// B042: what is known of an inode is told of one of its names, whichever was meant.
+#[test]
+fn of_two_names_of_one_file_each_is_told_as_what_happens_to_it() -> Result<()> {
+    if !has_probes("of_two_names_of_one_file_each_is_told_as_what_happens_to_it") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let spec = r#"files:
+    - {path: TREE/a/one.conf, content: {inline: "declared\n"}, hardLinks: allow}
+    - {path: TREE/b/two.conf, content: {inline: "declared\n"}, hardLinks: allow}
+"#;
+    scene.declare_spec("1.0.0", "", spec)?;
+    let [one, two] = ["a/one.conf", "b/two.conf"].map(|name| scene.at(name));
+    for folder in ["a", "b"] {
+        fs::create_dir(scene.at(folder))?;
+    }
+    fs::write(&one, "declared\n")?;
+    fs::hard_link(&one, &two)?;
+    let agent = Agent::start(&scene, &[])?;
+    // That the inode of one that is as declared was changed may be told too, and is no drift.
+    let told = |mark: usize| {
+        let records = agent.since(mark).into_iter();
+        let drifts = records.filter(|record| {
+            let event = record["event"].as_str().unwrap_or_default();
+            event.starts_with("config.drift.")
+        });
+        drifts.count()
+    };
+    for name in [&one, &two] {
+        // Written to by either name, both are other files, each by its own path.
+        for (text, event) in [
+            ("other\n", "config.drift.detected"),
+            ("declared\n", "config.drift.resolved"),
+        ] {
+            let mark = agent.mark();
+            fs::write(name, text)?;
+            for path in [&one, &two] {
+                let record = agent.event(mark, event, path)?;
+                ensure!(record["actor"]["pid"] == std::process::id(), "{record}");
+            }
+            ensure!(told(mark) == 2, "{}", agent.all());
+        }
+        // Moved away, one of them is missing, and the other is what it was.
+        let mark = agent.mark();
+        let away = scene.elsewhere().join("away");
+        fs::rename(name, &away)?;
+        let detected = agent.event(mark, "config.drift.detected", name)?;
+        ensure!(detected["drift"] == json!(["missing"]), "{detected}");
+        fs::rename(&away, name)?;
+        agent.event(mark, "config.drift.resolved", name)?;
+        ensure!(told(mark) == 2, "{}", agent.all());
+    }
+    ensure!(agent.stop()?.success());
+    Ok(())
+}

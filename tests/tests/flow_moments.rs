@@ -118,6 +118,64 @@ fn what_is_read_while_somebody_appends_is_a_state_that_was_there_or_unstable() -
     Ok(())
 }
 
+/// B038: what is hashed is another reading than what is compared, and the two do not agree.
+#[test]
+fn what_is_compared_is_what_was_hashed_however_fast_somebody_changes_it() -> Result<()> {
+    let scene = Scene::new()?;
+    let path = scene.at("app.yaml");
+    let snapshot = declared(
+        &scene,
+        "files:\n    - {path: TREE/app.yaml, content: {inline: \"key: declared\\n\"}, compare: {format: yaml}}\n",
+    )?;
+    let host = Host::new(Path::new("/"))?;
+    let texts = ["key: one\n", "key: another\nmore: 1\n"];
+    // What a look has found, and in what it differs: both of one text.
+    let look = || -> Option<(blake3::Hash, blake3::Hash)> {
+        let observed = observe(&host, &snapshot.files[0], None, &mut |_| {});
+        let face = compare::compare(&snapshot.files[0], &observed).face();
+        match (observed.found, face) {
+            (Found::File(Some(digest)), Some(face)) => Some((digest, face)),
+            _ => None,
+        }
+    };
+    let mut pairs = Vec::new();
+    for text in texts {
+        fs::write(&path, text)?;
+        pairs.push(look().context("it differs")?);
+    }
+    ensure!(pairs[0].0 != pairs[1].0 && pairs[0].1 != pairs[1].1);
+    let done = AtomicBool::new(false);
+    let seen = thread::scope(|scope| -> Result<[usize; 2]> {
+        let writer = scope.spawn(|| -> Result<()> {
+            let new = scene.elsewhere().join("new");
+            while !done.load(Ordering::Relaxed) {
+                for text in texts {
+                    fs::write(&new, text)?;
+                    fs::rename(&new, &path)?;
+                }
+            }
+            Ok(())
+        });
+        let mut seen = [0; 2];
+        let end = Instant::now() + Duration::from_secs(20);
+        while seen.iter().any(|seen| *seen < 200) && !writer.is_finished() && Instant::now() < end {
+            // No two looks may have agreed.
+            let Some(pair) = look() else {
+                continue;
+            };
+            let which = pairs.iter().position(|known| *known == pair);
+            seen[which.context("a digest with the differences of another text")?] += 1;
+        }
+        done.store(true, Ordering::Relaxed);
+        let ended = writer.join();
+        ended.map_err(|_| anyhow::anyhow!("the writer panicked"))??;
+        Ok(seen)
+    })?;
+    println!("{seen:?} looks at either text");
+    ensure!(seen.iter().all(|seen| *seen >= 200), "{seen:?}");
+    Ok(())
+}
+
 #[test]
 fn setuid_survives_a_heal_of_the_owner_and_of_the_content() -> Result<()> {
     if !is_root("setuid_survives_a_heal_of_the_owner_and_of_the_content") {

@@ -6,6 +6,7 @@ use anyhow::{Result, ensure};
 use drift_tests::{
     agent::{Agent, SOON, has_probes, is_built, program},
     scene::{DEFAULT, HEAL_AT_ONCE, Scene, file},
+    skip::skip,
     wait::until,
 };
 
@@ -187,5 +188,92 @@ fn a_hangup_reads_the_policies_again_and_changed_content_beside_them_counts() ->
     agent.signal(rustix::process::Signal::HUP)?;
     agent.activated(mark, "1.0.1")?;
     ensure!(fs::read_to_string(scene.at("app.conf"))? == "newer\n");
+    Ok(())
+}
+
+/// B082: files that come to be declared, and are as they are declared, are told one by one.
+#[test]
+fn ten_thousand_files_that_are_as_they_come_to_be_declared_are_no_news() -> Result<()> {
+    if !has_probes("ten_thousand_files_that_are_as_they_come_to_be_declared_are_no_news") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let mut files = vec![file("app.conf", "declared\n")];
+    files.extend((0..10_000).map(|number| {
+        let path = format!("more/d{}/{number}.conf", number % 100);
+        file(path.leak(), &format!("{number}\n"))
+    }));
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", DEFAULT, &files[..1])?;
+    let agent = Agent::start(&scene, &[])?;
+    let mark = agent.mark();
+    scene.declare("1.1.0", DEFAULT, &files)?;
+    agent.activated(mark, "1.1.0")?;
+    // They are watched, and what comes first of all of them is what changes first.
+    let last = scene.at(files[files.len() - 1].path);
+    fs::write(&last, "other\n")?;
+    agent.event(mark, "config.drift.detected", &last)?;
+    let events: Vec<_> = agent
+        .since(mark)
+        .iter()
+        .map(|record| record["event"].clone())
+        .collect();
+    ensure!(
+        events == ["config.policy.activated", "config.drift.detected"],
+        "{} records: {:?}",
+        events.len(),
+        &agent.since(mark)[..events.len().min(5)]
+    );
+    ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+/// B089: there are no inotify watches left, and nothing is noticed, or nobody is told which setting it is.
+#[test]
+fn without_inotify_the_setting_is_named_and_the_policies_are_noticed_all_the_same() -> Result<()> {
+    const TEST: &str =
+        "without_inotify_the_setting_is_named_and_the_policies_are_noticed_all_the_same";
+    if !is_built(TEST) {
+        return Ok(());
+    }
+    let may = Command::new("unshare")
+        .args(["--user", "--map-root-user", "true"])
+        .status();
+    if !may.is_ok_and(|status| status.success()) {
+        skip(TEST, "this machine makes no user namespaces");
+        return Ok(());
+    }
+    for (limit, setting) in [
+        ("max_inotify_instances", "fs.inotify.max_user_instances"),
+        ("max_inotify_watches", "fs.inotify.max_user_watches"),
+    ] {
+        let scene = Scene::new()?;
+        let files = [file("app.conf", "declared\n")];
+        scene.lay_out(&files)?;
+        scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
+        // A limit of its own, which is nobody else's.
+        let script = format!("echo 0 > /proc/sys/user/{limit} && exec \"$0\" \"$@\"");
+        let mut command = Command::new("unshare");
+        command
+            .args(["--user", "--map-root-user", "sh", "-c", &script])
+            .arg(program())
+            .args(["run", "--sensor", "scan", "--policies"])
+            .arg(scene.policies());
+        let agent = Agent::start_as(command, &scene)?;
+        let told = until(SOON, || {
+            let errors = agent.errors();
+            let told = errors
+                .lines()
+                .find(|line| line.contains(&format!("(raise {setting})")));
+            told.map(str::to_owned).ok_or(errors.clone())
+        })
+        .map_err(anyhow::Error::msg)?;
+        ensure!(told.contains("is looked at every 2 s instead"), "{told}");
+        let mark = agent.mark();
+        scene.declare("1.1.0", HEAL_AT_ONCE, &[file("app.conf", "newer\n")])?;
+        agent.activated(mark, "1.1.0")?;
+        ensure!(fs::read_to_string(scene.at("app.conf"))? == "newer\n");
+        ensure!(agent.stop()?.success());
+    }
     Ok(())
 }

@@ -10,8 +10,9 @@ use std::{
 
 use anyhow::{Result, ensure};
 use drift_tests::{
-    agent::{Agent, has_probes, is_built, tool},
+    agent::{Agent, SOON, has_probes, is_built, program, tool},
     scene::{HEAL_AT_ONCE, Scene},
+    wait,
 };
 use serde_json::{Value, json};
 
@@ -339,5 +340,109 @@ fn a_link_that_is_swapped_while_it_heals_has_nothing_written_elsewhere() -> Resu
         ensure!(fs::read(trap.join(name))? == b"precious");
     }
     ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+fn status(scene: &Scene) -> Result<Value> {
+    let output = std::process::Command::new(program())
+        .args(["status", "-o", "json", "--state"])
+        .arg(scene.root().join("state"))
+        .output()?;
+    Ok(serde_json::from_slice(&output.stdout)?)
+}
+
+/// B001, B003, B004: as the kubelet updates a ConfigMap or a Secret, `..data` is another link, and nothing else tells of it: not the files, which are links
+/// through it and never touched, and not their times. The old target is removed then.
+#[test]
+fn each_swap_of_a_volume_is_told_once_for_each_file_also_after_the_old_target_is_gone() -> Result<()>
+{
+    let test = "each_swap_of_a_volume_is_told_once_for_each_file_also_after_the_old_target_is_gone";
+    if !is_built(test) {
+        return Ok(());
+    }
+    const KEYS: [&str; 3] = ["app.yaml", "more.yaml", "last.yaml"];
+    let sensors = if has_probes(test) {
+        &["scan", "tracepoint"][..]
+    } else {
+        &["scan"][..]
+    };
+    for sensor in sensors {
+        let scene = Scene::new()?;
+        let volume = scene.at("volume");
+        fs::create_dir(&volume)?;
+        let at = std::time::SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000_000);
+        let times = fs::FileTimes::new().set_modified(at).set_accessed(at);
+        let fill = |version: u32| -> Result<()> {
+            let folder = volume.join(format!("..{version}"));
+            fs::create_dir(&folder)?;
+            for key in KEYS {
+                let mut file = fs::File::create(folder.join(key))?;
+                write!(file, "version {version}\n")?;
+                file.set_times(times)?;
+            }
+            Ok(fs::File::open(&folder)?.set_times(times)?)
+        };
+        let swap = |version: u32| -> Result<()> {
+            fill(version)?;
+            let new = volume.join("..data_tmp");
+            symlink(format!("..{version}"), &new)?;
+            Ok(fs::rename(new, volume.join("..data"))?)
+        };
+        let declare = |version: u32| {
+            let files: String = KEYS
+                .iter()
+                .map(|key| {
+                    format!(
+                        "    - path: TREE/volume/..data/{key}\n      through: [{{path: TREE/volume/..data, target: ..{version}}}]\n      content: {{inline: \"version {version}\\n\"}}\n"
+                    )
+                })
+                .collect();
+            let links: String = KEYS
+                .iter()
+                .map(|key| format!("    - {{path: TREE/volume/{key}, target: ..data/{key}}}\n"))
+                .collect();
+            let spec = format!("files:\n{files}  symlinks:\n{links}");
+            scene.declare_spec(&format!("{version}.0.0"), "", &spec)
+        };
+        swap(1)?;
+        for key in KEYS {
+            symlink(format!("..data/{key}"), volume.join(key))?;
+        }
+        declare(1)?;
+        let arguments = ["--sensor", sensor, "--scan-interval", "100ms"];
+        let agent = Agent::start(&scene, &arguments)?;
+        for version in 2..=4 {
+            let mark = agent.mark();
+            swap(version)?;
+            for key in KEYS {
+                let path = volume.join("..data").join(key);
+                let detected = agent.event(mark, "config.drift.detected", &path)?;
+                ensure!(detected["drift"] == json!(["relocated"]), "{detected}");
+                if *sensor == "tracepoint" {
+                    is_by(&detected, "relocated", std::process::id())?;
+                }
+            }
+            fs::remove_dir_all(volume.join(format!("..{}", version - 1)))?;
+            // What is there is what is declared now.
+            declare(version)?;
+            agent.activated(mark, &format!("{version}.0.0"))?;
+            wait::until(SOON, || {
+                let said = status(&scene).map_err(|error| format!("{error:#}"))?;
+                let policy = &said["policies"][0];
+                match (&policy["as_declared"], &policy["drifting"]) {
+                    (as_declared, drifting) if *as_declared == 6 && *drifting == 0 => Ok(()),
+                    _ => Err(said.to_string()),
+                }
+            })
+            .map_err(anyhow::Error::msg)?;
+            // One for each file, and none for the links, which nobody has touched.
+            let told = agent.since(mark);
+            let detected = told
+                .iter()
+                .filter(|record| record["event"] == "config.drift.detected");
+            ensure!(detected.count() == KEYS.len(), "{}", agent.all());
+        }
+        ensure!(agent.stop()?.success());
+    }
     Ok(())
 }

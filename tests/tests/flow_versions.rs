@@ -11,7 +11,7 @@ use drift_tests::{
     agent::{Agent, SOON, is_built, program},
     command::says,
     privilege::SCAN,
-    scene::{HEAL_AT_ONCE, Scene},
+    scene::{DEFAULT, HEAL_AT_ONCE, Scene, file},
     wait,
 };
 use serde_json::Value;
@@ -415,5 +415,69 @@ fn versions_that_do_not_fit_are_told_and_never_become_active() -> Result<()> {
     )?;
     are("1", "1")?;
     agent.stop()?;
+    Ok(())
+}
+
+/// Where a policy only watches there is no restorer, and none has read what was declared before.
+#[test]
+fn a_policy_that_only_watches_changes_its_version_beside_a_running_agent() -> Result<()> {
+    if !is_built("a_policy_that_only_watches_changes_its_version_beside_a_running_agent") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let path = scene.at("app.conf");
+    let declare = |version: &str, spec: &str| {
+        scene.declare(version, spec, &[file("app.conf", &format!("{version}\n"))])
+    };
+    declare("1.0.0", DEFAULT)?;
+    fs::write(&path, "1.0.0\n")?;
+    let agent = Agent::start(&scene, &SCAN)?;
+    let restorer = |wanted: &str| {
+        wait::until(SOON, || {
+            let output = Command::new(program())
+                .args(["status", "-o", "json", "--state"])
+                .arg(scene.root().join("state"))
+                .output()
+                .map_err(|error| error.to_string())?;
+            let said: Value =
+                serde_json::from_slice(&output.stdout).map_err(|error| error.to_string())?;
+            if said["privilege"]["restorer"] == wanted {
+                Ok(())
+            } else {
+                Err(said.to_string())
+            }
+        })
+        .map_err(anyhow::Error::msg)
+    };
+    restorer("not-needed")?;
+    // The same version under other terms, and then another one.
+    declare("1.0.0", "  guard: {backoff: {first: 3s}}\n")?;
+    restorer("at-work")?;
+    for version in ["1.1.0", "1.2.0"] {
+        let mark = agent.mark();
+        declare(version, DEFAULT)?;
+        agent.activated(mark, version)?;
+        agent.event(mark, "config.drift.detected", &path)?;
+        ensure!(fs::read_to_string(&path)? == "1.0.0\n");
+    }
+    let mark = agent.mark();
+    declare("1.3.0", HEAL_AT_ONCE)?;
+    agent.activated(mark, "1.3.0")?;
+    wait::until(SOON, || match fs::read_to_string(&path) {
+        Ok(text) if text == "1.3.0\n" => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .map_err(anyhow::Error::msg)?;
+    ensure!(agent.stop()?.success());
+
+    // The first change that there is, beside an agent that has only watched so far.
+    declare("1.3.0", DEFAULT)?;
+    let agent = Agent::start(&scene, &SCAN)?;
+    restorer("not-needed")?;
+    let mark = agent.mark();
+    declare("1.4.0", DEFAULT)?;
+    agent.activated(mark, "1.4.0")?;
+    agent.event(mark, "config.drift.detected", &path)?;
+    ensure!(agent.stop()?.success());
     Ok(())
 }

@@ -8,4 +8,5 @@ mod kernel_kinds;
 mod kernel_loss;
 mod kernel_mounts;
 mod kernel_probe;
+mod kernel_quiet;
 mod kernel_selftest;

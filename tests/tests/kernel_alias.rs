@@ -111,6 +111,81 @@ fn a_write_from_another_mount_namespace_is_seen() -> Result<()> {
     )
 }
 
+/// B029: a path with a prefix of a mount in it, or twice, or none that anybody has declared.
+#[test]
+fn however_a_writer_reaches_the_file_what_is_told_is_the_declared_path() -> Result<()> {
+    const TEST: &str = "however_a_writer_reaches_the_file_what_is_told_is_the_declared_path";
+    if !has_probes(TEST) {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = [file("d/app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
+    let place = scene.elsewhere().join("bound");
+    fs::create_dir(&place)?;
+    let agent = Agent::start(&scene, &[])?;
+    let app = scene.at("d/app.conf");
+    let [tree, bound, path] = [&scene.tree(), &place, &app].map(|at| at.display().to_string());
+    tool("mount", &["--bind", &tree, &bound])?;
+    let bind = Bind(place);
+    // `unshare`, `chroot` and the shells are one process after another in the same number.
+    let apart = |place: &str, last: &str| {
+        format!("exec unshare -m sh -c 'mount {place} {bound} && exec {last}'")
+    };
+    let write = |path: &str| format!("echo evil >> {path}");
+    let ways = [
+        write(&path),
+        format!("cd {tree}/d && echo evil >> ../d/./app.conf"),
+        write(&format!("{bound}/d/app.conf")),
+        apart(
+            &format!("--bind {tree}/d"),
+            &format!("sh -c \"{}\"", write(&format!("{bound}/app.conf"))),
+        ),
+        apart(
+            "--rbind /",
+            &format!("chroot {bound} sh -c \"{}\"", write(&path)),
+        ),
+    ];
+    for way in &ways {
+        let mark = agent.mark();
+        let pid = tool("sh", &["-c", way])?;
+        let detected = agent.event(mark, "config.drift.detected", &app)?;
+        ensure!(
+            detected["cause"] == "kernel" && detected["actor"]["pid"] == pid,
+            "{way}: not by {pid}: {detected}"
+        );
+        agent.event(mark, "config.drift.healed", &app)?;
+    }
+    // A path with slashes need not tell which file was meant: who did it may be nobody then, and is nobody else.
+    for words in [
+        vec!["rm".to_owned(), format!("{bound}/d/app.conf")],
+        vec![
+            "mv".to_owned(),
+            format!("{bound}/d"),
+            format!("{bound}/away"),
+        ],
+    ] {
+        let mark = agent.mark();
+        let pid = tool(&words[0], &words[1..])?;
+        let detected = agent.event(mark, "config.drift.detected", &app)?;
+        let actor = &detected["actor"];
+        ensure!(
+            detected["cause"] == "kernel" && (actor.is_null() || actor["pid"] == pid),
+            "{words:?}: not by {pid}: {detected}"
+        );
+        if words[0] == "rm" {
+            agent.event(mark, "config.drift.healed", &app)?;
+        }
+    }
+    let told = agent.since(0);
+    let mut paths = told.iter().filter_map(|record| record["path"].as_str());
+    ensure!(paths.all(|told| told == path), "{}", agent.all());
+    ensure!(agent.stop()?.success());
+    drop(bind);
+    Ok(())
+}
+
 #[test]
 fn a_file_of_the_same_name_in_another_mount_namespace_is_no_drift() -> Result<()> {
     // B030: a tmpfs over the directory, in a namespace of its own.

@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Result, ensure};
 use drift_tests::{
     agent::{Agent, has_probes, tool},
-    scene::{HEAL_AT_ONCE, Scene, file},
+    scene::{DEFAULT, HEAL_AT_ONCE, Scene, file},
 };
 
 /// A mount that goes away with its value.
@@ -81,24 +81,103 @@ fn drifts_on_overlay_are_seen_and_healed_also_when_they_copy_up() -> Result<()> 
     check(
         "drifts_on_overlay_are_seen_and_healed_also_when_they_copy_up",
         |scene| {
-            // Layers on a tmpfs of their own: the machine's root may be an overlay itself, and those do not stack for ever.
-            let layers = scene.elsewhere();
-            let below = mount(&["-t", "tmpfs", "none"], &layers)?;
-            for layer in ["lower", "upper", "work"] {
-                fs::create_dir(layers.join(layer))?;
-            }
-            fs::write(layers.join("lower/app.conf"), "declared\n")?;
-            let options = format!(
-                "lowerdir={0}/lower,upperdir={0}/upper,workdir={0}/work",
-                layers.display()
-            );
-            let overlay = mount(&["-t", "overlay", "overlay", "-o", &options], &scene.tree())?;
+            let below = layers(scene)?;
+            let overlay = overlay(&scene.elsewhere(), &scene.elsewhere(), &scene.tree())?;
             // The overlay holds the layers' file system: taken away lazily, it goes when the overlay does.
-            tool("umount", &["-l", &layers.display().to_string()])?;
+            tool("umount", &["-l", &scene.elsewhere().display().to_string()])?;
             std::mem::forget(below);
             Ok(overlay)
         },
     )
+}
+
+/// Layers on a tmpfs of their own: the machine's root may be an overlay itself, and those do not stack for ever.
+fn layers(scene: &Scene) -> Result<Mount> {
+    let layers = scene.elsewhere();
+    let below = mount(&["-t", "tmpfs", "none"], &layers)?;
+    for layer in ["lower", "upper", "work"] {
+        fs::create_dir(layers.join(layer))?;
+    }
+    fs::write(layers.join("lower/app.conf"), "declared\n")?;
+    Ok(below)
+}
+
+/// Over what is in `lower/lower`, with what changes in `layers`.
+fn overlay(lower: &Path, layers: &Path, place: &Path) -> Result<Mount> {
+    let options = format!(
+        "lowerdir={}/lower,upperdir={1}/upper,workdir={1}/work",
+        lower.display(),
+        layers.display()
+    );
+    mount(&["-t", "overlay", "overlay", "-o", &options], place)
+}
+
+/// B032: of an overlay on an overlay the inode is another one again.
+#[test]
+fn drifts_on_an_overlay_of_an_overlay_are_seen_and_healed() -> Result<()> {
+    check(
+        "drifts_on_an_overlay_of_an_overlay_are_seen_and_healed",
+        |scene| {
+            let below = layers(scene)?;
+            let first = scene.elsewhere().join("first");
+            for name in [
+                "first",
+                "first/lower",
+                "second",
+                "second/upper",
+                "second/work",
+            ] {
+                fs::create_dir(scene.elsewhere().join(name))?;
+            }
+            let one = overlay(&scene.elsewhere(), &scene.elsewhere(), &first.join("lower"))?;
+            let two = overlay(&first, &scene.elsewhere().join("second"), &scene.tree())?;
+            for place in [first.join("lower"), scene.elsewhere()] {
+                tool("umount", &["-l", &place.display().to_string()])?;
+            }
+            std::mem::forget((below, one));
+            Ok(two)
+        },
+    )
+}
+
+/// B031: what is written through an overlay is no event in its layers, and what is written in a layer none on the overlay.
+#[test]
+fn a_change_of_an_overlay_is_seen_through_it_and_in_its_layer() -> Result<()> {
+    const TEST: &str = "a_change_of_an_overlay_is_seen_through_it_and_in_its_layer";
+    if !has_probes(TEST) {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let below = layers(&scene)?;
+    let overlay = overlay(&scene.elsewhere(), &scene.elsewhere(), &scene.tree())?;
+    let files = [file("app.conf", "declared\n")];
+    scene.declare("1.0.0", DEFAULT, &files)?;
+    let agent = Agent::start(&scene, &[])?;
+    let app = scene.at("app.conf");
+    // The first copies it up, the second is beneath, the third is through the overlay again. Each is seen as who reads by the declared path sees it.
+    for (number, path) in [&app, &scene.elsewhere().join("upper/app.conf"), &app]
+        .into_iter()
+        .enumerate()
+    {
+        let mark = agent.mark();
+        let pid = tool(
+            "sh",
+            &["-c", &format!("echo {number} >> {}", path.display())],
+        )?;
+        let detected = agent.event(mark, "config.drift.detected", &app)?;
+        let digest = format!("blake3:{}", blake3::hash(&fs::read(&app)?).to_hex());
+        ensure!(
+            detected["cause"] == "kernel"
+                && detected["actor"]["pid"] == pid
+                && detected["observed"]["digest"] == digest.as_str(),
+            "{}: not by {pid}, or not {digest}: {detected}",
+            path.display()
+        );
+    }
+    ensure!(agent.stop()?.success());
+    drop(overlay);
+    drop(below);
+    Ok(())
 }
 
 /// A file system on a loop device over the scene's tree.

@@ -2,11 +2,15 @@
 //! each sensor (`cargo xtask vmtest`).
 
 use std::{
+    ffi::CString,
     fs::{self, File, OpenOptions, Permissions},
-    io::Write,
+    io::{self, IoSlice, Write},
     os::{
-        fd::AsFd,
-        unix::fs::{OpenOptionsExt, PermissionsExt, chown, fchown, symlink},
+        fd::{AsFd, AsRawFd, FromRawFd},
+        unix::{
+            ffi::OsStrExt,
+            fs::{OpenOptionsExt, PermissionsExt, chown, fchown, symlink},
+        },
     },
     path::Path,
 };
@@ -15,8 +19,13 @@ use anyhow::{Context, Result, ensure};
 use drift_tests::{
     agent::{Agent, has_probes},
     scene::{HEAL_AT_ONCE, Scene, file},
+    stage::{Kind, Mounts},
 };
-use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, RenameFlags};
+use libc::{c_int, c_long};
+use rustix::{
+    fs::{AtFlags, CWD, FallocateFlags, FileType, Mode, OFlags, RenameFlags, ResolveFlags},
+    io::ReadWriteFlags,
+};
 
 /// One way, from a declared file, and a folder beside it, to something else.
 type Change = fn(app: &Path, aside: &Path) -> Result<()>;
@@ -96,10 +105,7 @@ const CHANGES: [(&str, Change); 17] = [
             .open(aside)?;
         file.write_all(b"other\n")?;
         fs::remove_file(app)?;
-        let name = format!(
-            "/proc/self/fd/{}",
-            std::os::fd::AsRawFd::as_raw_fd(&file.as_fd())
-        );
+        let name = format!("/proc/self/fd/{}", file.as_fd().as_raw_fd());
         Ok(rustix::fs::linkat(
             CWD,
             name,
@@ -110,21 +116,146 @@ const CHANGES: [(&str, Change); 17] = [
     }),
 ];
 
-#[test]
-fn each_kind_of_change_is_seen_with_its_process_and_healed() -> Result<()> {
-    if !has_probes("each_kind_of_change_is_seen_with_its_process_and_healed") {
-        return Ok(());
-    }
-    let scene = Scene::new()?;
+/// What a call that is made by its number has returned.
+fn returned(result: c_long) -> Result<c_int> {
+    ensure!(result >= 0, "{}", io::Error::last_os_error());
+    Ok(c_int::try_from(result)?)
+}
+
+/// Opens a file by a call of this number, with one argument after the path, and writes to it.
+#[cfg(target_arch = "x86_64")]
+fn write_by(number: c_long, app: &Path, argument: c_int) -> Result<()> {
+    let path = CString::new(app.as_os_str().as_bytes())?;
+    // SAFETY: both calls read the path, which outlives them.
+    let fd = returned(unsafe { libc::syscall(number, path.as_ptr(), argument) })?;
+    // SAFETY: nobody else has this descriptor.
+    Ok(unsafe { File::from_raw_fd(fd) }.write_all(b"other\n")?)
+}
+
+/// `struct file_handle` of name_to_handle_at(2), with room.
+#[repr(C)]
+struct Handle {
+    bytes: u32,
+    kind: c_int,
+    handle: [u8; 128],
+}
+
+fn opened_by_handle(app: &Path) -> Result<File> {
+    let path = CString::new(app.as_os_str().as_bytes())?;
+    let mut handle = Handle {
+        bytes: 128,
+        kind: 0,
+        handle: [0; 128],
+    };
+    let mut mount: c_int = 0;
+    // SAFETY: the kernel reads the path and writes to the handle, at most as many bytes as it says, and to the mount's number.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_name_to_handle_at,
+            libc::AT_FDCWD,
+            path.as_ptr(),
+            &raw mut handle,
+            &raw mut mount,
+            0,
+        )
+    };
+    returned(result).context("name_to_handle_at")?;
+    let beside = File::open(app.parent().context("a folder")?)?;
+    // SAFETY: the kernel reads the handle.
+    let result = unsafe {
+        libc::syscall(
+            libc::SYS_open_by_handle_at,
+            beside.as_raw_fd(),
+            &raw const handle,
+            libc::O_WRONLY | libc::O_CLOEXEC,
+        )
+    };
+    let fd = returned(result).context("open_by_handle_at")?;
+    // SAFETY: nobody else has this descriptor.
+    Ok(unsafe { File::from_raw_fd(fd) })
+}
+
+fn to_write(app: &Path) -> io::Result<File> {
+    OpenOptions::new().write(true).open(app)
+}
+
+/// A file with other bytes, on the same file system, open to be read.
+fn other(app: &Path) -> io::Result<File> {
+    let source = app.with_file_name("source");
+    fs::write(&source, "other\n")?;
+    File::open(source)
+}
+
+/// Calls that a library may come to use instead of others (with `linkat` of a file without a name, above).
+const CALLS: &[(&str, Change)] = &[
+    #[cfg(target_arch = "x86_64")]
+    ("open", |app, _| {
+        write_by(libc::SYS_open, app, libc::O_WRONLY)
+    }),
+    #[cfg(target_arch = "x86_64")]
+    ("creat", |app, _| write_by(libc::SYS_creat, app, 0o644)),
+    ("openat", |app, _| {
+        let flags = OFlags::WRONLY | OFlags::CLOEXEC;
+        let fd = rustix::fs::openat(CWD, app, flags, Mode::empty())?;
+        Ok(File::from(fd).write_all(b"other\n")?)
+    }),
+    ("openat2", |app, _| {
+        let (flags, way) = (OFlags::WRONLY | OFlags::CLOEXEC, ResolveFlags::empty());
+        let fd = rustix::fs::openat2(CWD, app, flags, Mode::empty(), way)?;
+        Ok(File::from(fd).write_all(b"other\n")?)
+    }),
+    ("open_by_handle_at", |app, _| {
+        Ok(opened_by_handle(app)?.write_all(b"other\n")?)
+    }),
+    ("pwritev2", |app, _| {
+        let bytes = [IoSlice::new(b"oth"), IoSlice::new(b"er\n")];
+        let flags = ReadWriteFlags::empty();
+        ensure!(rustix::io::pwritev2(to_write(app)?, &bytes, 0, flags)? == 6);
+        Ok(())
+    }),
+    ("copy_file_range", |app, _| {
+        let (source, app) = (other(app)?, to_write(app)?);
+        ensure!(rustix::fs::copy_file_range(source, None, app, None, 6)? == 6);
+        Ok(())
+    }),
+    ("sendfile", |app, _| {
+        ensure!(rustix::fs::sendfile(to_write(app)?, other(app)?, None, 6)? == 6);
+        Ok(())
+    }),
+    ("splice", |app, _| {
+        let (from, mut to) = io::pipe()?;
+        to.write_all(b"other\n")?;
+        let app = to_write(app)?;
+        let nowhere = std::ptr::null_mut();
+        // SAFETY: no pointer is handed over.
+        let moved =
+            unsafe { libc::splice(from.as_raw_fd(), nowhere, app.as_raw_fd(), nowhere, 6, 0) };
+        ensure!(moved == 6, "{}", io::Error::last_os_error());
+        Ok(())
+    }),
+    ("truncate", |app, _| {
+        let path = CString::new(app.as_os_str().as_bytes())?;
+        // SAFETY: the kernel reads the path.
+        ensure!(unsafe { libc::truncate(path.as_ptr(), 2) } == 0);
+        Ok(())
+    }),
+    ("fallocate", |app, _| {
+        let flags = FallocateFlags::empty();
+        Ok(rustix::fs::fallocate(to_write(app)?, flags, 0, 64)?)
+    }),
+];
+
+/// Makes each of these changes beside an agent that puts the file back.
+fn each(scene: &Scene, changes: &[(&str, Change)]) -> Result<()> {
     let mut declared = file("app.conf", "declared\n");
     declared.mode = Some("0644");
     declared.owner = Some("0");
     let files = [declared];
     scene.lay_out(&files)?;
     scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
-    let agent = Agent::start(&scene, &[])?;
+    let agent = Agent::start(scene, &[])?;
     let app = scene.at("app.conf");
-    for (what, change) in CHANGES {
+    for &(what, change) in changes {
         // What only the sensor btf tells the process of: the descriptor was never one for writing.
         if what == READ_ONLY && std::env::var("DRIFT_TEST_SENSOR").as_deref() != Ok("btf") {
             continue;
@@ -145,6 +276,28 @@ fn each_kind_of_change_is_seen_with_its_process_and_healed() -> Result<()> {
     }
     ensure!(agent.stop()?.success());
     Ok(())
+}
+
+#[test]
+fn each_kind_of_change_is_seen_with_its_process_and_healed() -> Result<()> {
+    if !has_probes("each_kind_of_change_is_seen_with_its_process_and_healed") {
+        return Ok(());
+    }
+    each(&Scene::new()?, &CHANGES)
+}
+
+/// B045: a library comes to use another call for the same, and nothing is seen any more.
+#[test]
+fn each_call_that_opens_writes_or_cuts_is_seen_with_its_process_and_healed() -> Result<()> {
+    if !has_probes("each_call_that_opens_writes_or_cuts_is_seen_with_its_process_and_healed") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let mounts = Mounts::of(&scene);
+    // Which has handles, wherever the machine's root is.
+    Kind::Tmpfs.mount(scene.root(), |_| Ok(()))?;
+    each(&scene, CALLS)?;
+    mounts.clear()
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use drift_tests::{
-    agent::{Agent, has_probes},
+    agent::{Agent, has_probes, program, tool},
     scene::{DEFAULT, Declared, Scene, file},
 };
 use rustix::process::Signal;
@@ -146,6 +146,152 @@ fn a_hundred_thousand_changes_while_the_reader_is_stopped_hide_no_file() -> Resu
         ensure!(record["observed"]["digest"] == digest.as_str(), "{record}");
         ensure!(record["cause"] == "kernel", "{record}");
     }
+    ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+/// How many of these the kernel half has sent, and how many had no room.
+fn sent_and_lost(scene: &Scene, kind: &str) -> Result<(u64, u64)> {
+    let output = std::process::Command::new(program())
+        .args(["status", "-o", "json", "--state"])
+        .arg(scene.root().join("state"))
+        .output()?;
+    let status: Value = serde_json::from_slice(&output.stdout)?;
+    let counted = &status["sensor"]["counted"][kind];
+    let number = |value: &Value| value.as_u64().unwrap_or(0);
+    Ok((
+        number(&counted["sent"]),
+        number(&counted["lost"]["ring_full"]),
+    ))
+}
+
+/// B085: nobody is told that the ring is full, and a flood of reads hides a write.
+#[test]
+fn a_flood_of_reads_is_counted_to_the_last_and_takes_no_writers_name() -> Result<()> {
+    if !has_probes("a_flood_of_reads_is_counted_to_the_last_and_takes_no_writers_name") {
+        return Ok(());
+    }
+    // Of 2,520 there is room for.
+    const FILES: usize = 3_000;
+    let scene = Scene::new()?;
+    let files = declared(FILES);
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", DEFAULT, &files)?;
+    let agent = Agent::start(&scene, &["--ring", &page().to_string()])?;
+    let before = sent_and_lost(&scene, "open")?;
+    agent.signal(Signal::STOP)?;
+    for file in &files {
+        fs::read(scene.at(file.path))?;
+    }
+    let path = scene.at(files[FILES - 1].path);
+    let pid = tool("sh", &["-c", &format!("echo other > {}", path.display())])?;
+    agent.signal(Signal::CONT)?;
+    let detected = agent.event(0, "config.drift.detected", &path)?;
+    ensure!(
+        detected["cause"] == "kernel" && detected["actor"]["pid"] == pid,
+        "not by {pid}: {detected}"
+    );
+    let lost = agent.wait(0, "the loss", |records| {
+        of(records, "config.events.lost").next().cloned()
+    })?;
+    let after = sent_and_lost(&scene, "open")?;
+    let (sent, full) = (after.0 - before.0, after.1 - before.1);
+    ensure!(sent + full == FILES as u64 && full > 0, "{sent} {full}");
+    let message = lost["message"].as_str().context("no message")?;
+    ensure!(
+        lost["reason"] == "ring_full" && message.contains(&format!("open {full}")),
+        "not {full}: {lost}"
+    );
+    // Of the changes nothing was lost.
+    for kind in ["write", "close"] {
+        ensure!(sent_and_lost(&scene, kind)?.1 == 0, "{kind}: {lost}");
+    }
+    ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+/// B039: gone before anybody could read what it held, again and again.
+#[test]
+fn a_file_that_is_gone_before_it_can_be_read_is_told_with_who_did_it() -> Result<()> {
+    if !has_probes("a_file_that_is_gone_before_it_can_be_read_is_told_with_who_did_it") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = declared(1);
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", DEFAULT, &files)?;
+    let agent = Agent::start(&scene, &[])?;
+    let path = scene.at(files[0].path);
+    for round in 0..500 {
+        fs::write(&path, format!("round {round}\n"))?;
+        fs::remove_file(&path)?;
+    }
+    let text = path.display().to_string();
+    let is_missing = serde_json::json!(["missing"]);
+    let last = agent.wait(0, "that it is gone", |records| {
+        let last = records.iter().rfind(|record| record["path"] == text)?;
+        (last["drift"] == is_missing).then(|| last.clone())
+    })?;
+    ensure!(
+        last["cause"] == "kernel" && last["actor"]["pid"] == std::process::id(),
+        "{last}"
+    );
+    fs::write(&path, "declared\n")?;
+    agent.event(0, "config.drift.resolved", &path)?;
+    // Whatever was seen on the way was there, or gone.
+    for record in agent.since(0) {
+        let drift = record["drift"].as_array().map_or(0, Vec::len);
+        let size = record["observed"]["size"].as_u64();
+        let is_half = size == Some(0) && record["drift"][0] == "content";
+        ensure!(drift <= 1 && !is_half, "{record}");
+        ensure!(record["drift"][0] != "unreadable", "{record}");
+    }
+    ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+/// B092: a file in a directory that was just made comes before anybody watches there.
+#[test]
+fn a_file_in_directories_that_were_just_made_is_found_each_time() -> Result<()> {
+    if !has_probes("a_file_in_directories_that_were_just_made_is_found_each_time") {
+        return Ok(());
+    }
+    const FILES: usize = 1_000;
+    let scene = Scene::new()?;
+    let files: Vec<_> = (0..FILES)
+        .map(|number| file(format!("n{number}/a/b/c/f").leak(), "declared\n"))
+        .collect();
+    scene.declare("1.0.0", DEFAULT, &files)?;
+    let agent = Agent::start(&scene, &["--scan-interval", "1h"])?;
+    agent.wait(0, "that all are missing", |records| {
+        (of(records, "config.drift.detected").count() == FILES).then_some(())
+    })?;
+    let mark = agent.mark();
+    for (number, file) in files.iter().enumerate() {
+        let path = scene.at(file.path);
+        fs::create_dir_all(path.parent().context("a folder")?)?;
+        fs::write(&path, format!("other {number}\n"))?;
+    }
+    let digests: std::collections::HashMap<String, String> = (0..FILES)
+        .map(|number| {
+            let digest = blake3::hash(format!("other {number}\n").as_bytes());
+            let path = scene.at(files[number].path);
+            (
+                path.display().to_string(),
+                format!("blake3:{}", digest.to_hex()),
+            )
+        })
+        .collect();
+    agent.wait(mark, "each with what it holds", |records| {
+        let right: std::collections::HashSet<_> = of(records, "config.drift.detected")
+            .filter(|record| record["cause"] == "kernel")
+            .filter_map(|record| {
+                let path = record["path"].as_str()?;
+                (record["observed"]["digest"] == digests.get(path)?.as_str()).then_some(path)
+            })
+            .collect();
+        (right.len() == FILES).then_some(())
+    })?;
     ensure!(agent.stop()?.success());
     Ok(())
 }

@@ -40,6 +40,7 @@ fn numbers(release: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
+/// B095, B097: programs that the kernel refuses, by its age. Each is loaded here, and none is: in every kernel of `cargo xtask vmtest`, under either sensor.
 #[test]
 fn the_report_names_this_kernel_and_every_place_that_it_has() -> Result<()> {
     if !has_probes("the_report_names_this_kernel_and_every_place_that_it_has") {
@@ -223,5 +224,221 @@ fn in_a_pid_namespace_of_its_own_it_says_that_probes_do_not_help() -> Result<()>
     let (output, report) = probe(&["unshare", "--pid", "--fork", "--mount-proc"], &[])?;
     ensure!(output.status.code() == Some(1), "{report}");
     ensure!(report["refused"]["reason"] == "pid-namespace", "{report}");
+    Ok(())
+}
+
+/// Runs the agent's report where this was done first, in a mount namespace of its own.
+fn probe_after(script: &str, after: &[&str]) -> Result<(Output, Value)> {
+    let script = format!("{script} && exec \"$0\" \"$@\"");
+    probe(&["unshare", "-m", "sh", "-c", &script], after)
+}
+
+/// With tracefs, where it is not mounted.
+const TRACEFS: &str =
+    "if ! test -d /sys/kernel/tracing/events; then mount -t tracefs none /sys/kernel/tracing; fi";
+
+/// B091, B099: one program is refused, and nothing runs, or nobody is told which.
+#[test]
+fn a_place_that_is_refused_is_named_with_the_reason_and_takes_no_other_with_it() -> Result<()> {
+    const TEST: &str =
+        "a_place_that_is_refused_is_named_with_the_reason_and_takes_no_other_with_it";
+    if !has_probes(TEST) {
+        return Ok(());
+    }
+    const PLACE: &str = "syscalls/sys_exit_renameat2";
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", DEFAULT, &files)?;
+    // A tracepoint whose number is none.
+    let id = scene.elsewhere().join("id");
+    fs::write(&id, "none\n")?;
+    let broken = format!(
+        "{TRACEFS} && mount --bind {} /sys/kernel/tracing/events/{PLACE}/id",
+        id.display()
+    );
+    let (_, whole) = probe(&[], &["--sensor", "tracepoint"])?;
+    let (output, report) = probe_after(&broken, &["--sensor", "tracepoint"])?;
+    ensure!(
+        output.status.success() && report["sensor"] == "tracepoint",
+        "{report}"
+    );
+    let hooks = |report: &Value| report["hooks"].as_array().cloned().unwrap_or_default();
+    ensure!(hooks(&whole).len() == hooks(&report).len(), "{report}");
+    let mut missed = 0;
+    for (before, now) in hooks(&whole).iter().zip(hooks(&report)) {
+        if now["failed"].is_null() {
+            ensure!(*before == now, "{before} {now}");
+            continue;
+        }
+        missed += 1;
+        ensure!(now["failed"][0]["place"] == PLACE, "{now}");
+        ensure!(now["failed"][0]["why"].is_string(), "{now}");
+        let places = |hook: &Value| hook["attached"].as_array().map_or(0, Vec::len);
+        ensure!(places(before) == places(&now) + 1, "{before} {now}");
+        let sees = report["not_seen"].as_array().context("no list")?;
+        ensure!(sees.contains(&now["sees"]), "{report}");
+    }
+    ensure!(missed == 1, "{report}");
+    // The agent runs with what is left, and its status says the same.
+    let mut command = Command::new("unshare");
+    let script = format!("{broken} && exec \"$0\" \"$@\"");
+    command
+        .args(["-m", "sh", "-c", &script])
+        .arg(program())
+        .args(["run", "--sensor", "tracepoint", "--policies"])
+        .arg(scene.policies());
+    let agent = Agent::start_as(command, &scene)?;
+    let status = Command::new(program())
+        .args(["status", "-o", "json", "--state"])
+        .arg(scene.root().join("state"))
+        .output()?;
+    let status: Value = serde_json::from_slice(&status.stdout)?;
+    ensure!(
+        status["sensor"]["cannot_see"]
+            .to_string()
+            .contains("succeeded"),
+        "{status}"
+    );
+    let app = scene.at("app.conf");
+    let pid = drift_tests::agent::tool("sh", &["-c", &format!("echo x > {}", app.display())])?;
+    let detected = agent.event(0, "config.drift.detected", &app)?;
+    ensure!(detected["actor"]["pid"] == pid, "not by {pid}: {detected}");
+    ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+/// B101: the kernel's type information is missing, and nobody says what it is and what helps.
+#[test]
+fn without_type_information_it_says_so_and_goes_on_by_scanning() -> Result<()> {
+    if !has_probes("without_type_information_it_says_so_and_goes_on_by_scanning") {
+        return Ok(());
+    }
+    // With tracefs there already: a mount namespace that the agent makes for itself would not have this one.
+    let hidden = format!("{TRACEFS} && mount -t tmpfs none /sys/kernel/btf");
+    let (output, report) = probe_after(&hidden, &[])?;
+    ensure!(output.status.code() == Some(1), "{report}");
+    ensure!(report["sensor"] == "scan", "{report}");
+    ensure!(report["refused"]["reason"] == "no-btf", "{report}");
+    let message = report["refused"]["message"].as_str().unwrap_or_default();
+    ensure!(
+        message.contains("/sys/kernel/btf/vmlinux") && message.contains("CONFIG_DEBUG_INFO_BTF"),
+        "{report}"
+    );
+    ensure!(report["btf"]["unknown"].is_string(), "{report}");
+    let scene = Scene::new()?;
+    let files = [file("app.conf", "declared\n")];
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", DEFAULT, &files)?;
+    let mut command = Command::new("unshare");
+    let script = format!("{hidden} && exec \"$0\" \"$@\"");
+    command
+        .args(["-m", "sh", "-c", &script])
+        .arg(program())
+        .args(["run", "--policies"])
+        .arg(scene.policies());
+    let agent = Agent::start_as(command, &scene)?;
+    ensure!(
+        agent.errors().contains("degraded: no probes (no-btf)"),
+        "{}",
+        agent.errors()
+    );
+    let app = scene.at("app.conf");
+    fs::write(&app, "other\n")?;
+    let detected = agent.event(0, "config.drift.detected", &app)?;
+    ensure!(detected["cause"] == "scan", "{detected}");
+    ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+/// B103: the tracing file system is not mounted, or the list of security modules cannot be read or has no `bpf`.
+#[test]
+fn without_tracefs_and_the_list_of_security_modules_the_tracepoints_run() -> Result<()> {
+    if !has_probes("without_tracefs_and_the_list_of_security_modules_the_tracepoints_run") {
+        return Ok(());
+    }
+    let hidden = "mount -t tmpfs none /sys/kernel/tracing && if test -d /sys/kernel/security; then mount -t tmpfs none /sys/kernel/security; fi";
+    let (_, whole) = probe(&[], &["--sensor", "tracepoint"])?;
+    let (output, report) = probe_after(hidden, &["--sensor", "tracepoint"])?;
+    ensure!(output.status.success(), "{report}");
+    ensure!(report["hooks"] == whole["hooks"], "{report}");
+    let said = report["tracefs"].as_str().unwrap_or_default();
+    ensure!(said.starts_with("not mounted"), "{report}");
+    for what in ["security_modules", "lockdown"] {
+        let why = report[what]["unknown"].as_str().unwrap_or_default();
+        ensure!(why.contains("mount -t securityfs"), "{what}: {report}");
+    }
+    Ok(())
+}
+
+/// What a file says, or nothing where it cannot be read.
+fn stated(path: &str) -> Option<String> {
+    fs::read_to_string(path)
+        .ok()
+        .map(|text| text.trim().to_owned())
+}
+
+#[test]
+fn what_it_says_of_the_machine_is_what_the_machine_says_also_in_the_table() -> Result<()> {
+    const TEST: &str = "what_it_says_of_the_machine_is_what_the_machine_says_also_in_the_table";
+    if !has_probes(TEST) {
+        return Ok(());
+    }
+    let (_, report) = probe(&[], &[])?;
+    let text = |name: &str| report[name].as_str().unwrap_or_default().to_owned();
+    ensure!(report["architecture"] == std::env::consts::ARCH, "{report}");
+    let size = fs::metadata("/sys/kernel/btf/vmlinux")?.len() / 1024;
+    ensure!(
+        text("btf") == format!("/sys/kernel/btf/vmlinux, {size} KiB"),
+        "{report}"
+    );
+    // `none [integrity] confidentiality`: the one in brackets is in force.
+    let lockdown = stated("/sys/kernel/security/lockdown").and_then(|all| {
+        let (_, rest) = all.split_once('[')?;
+        Some(rest.split_once(']')?.0.to_owned())
+    });
+    for (name, known) in [
+        ("security_modules", stated("/sys/kernel/security/lsm")),
+        ("lockdown", lockdown),
+    ] {
+        match known {
+            Some(known) => ensure!(text(name) == known, "{name}: {report}"),
+            None => ensure!(report[name]["unknown"].is_string(), "{name}: {report}"),
+        }
+    }
+    let status = fs::read_to_string("/proc/self/status")?;
+    let effective = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let effective = u64::from_str_radix(effective.context("no CapEff")?.trim(), 16)?;
+    let missing = report["missing_capabilities"]
+        .as_array()
+        .context("no list")?;
+    // By their numbers in capabilities(7).
+    for (number, name) in [
+        (21, "CAP_SYS_ADMIN"),
+        (38, "CAP_PERFMON"),
+        (39, "CAP_BPF"),
+        (24, "CAP_SYS_RESOURCE"),
+    ] {
+        let has = effective & (1 << number) != 0;
+        ensure!(missing.contains(&name.into()) != has, "{name}: {report}");
+    }
+    let table = Command::new(program()).arg("probe").output()?;
+    ensure!(table.status.success());
+    let table = String::from_utf8(table.stdout)?;
+    let mut said: Vec<String> = ["kernel", "btf", "sensor"].map(text).into();
+    for hook in report["hooks"].as_array().context("no hooks")? {
+        said.extend(hook["program"].as_str().map(str::to_owned));
+        said.extend(hook["sees"].as_str().map(str::to_owned));
+        said.extend(hook["refused"].as_str().map(str::to_owned));
+    }
+    for other in report["other_sensors"].as_array().context("no list")? {
+        said.extend(other["refused"]["message"].as_str().map(str::to_owned));
+    }
+    for phrase in report["not_seen"].as_array().context("no list")? {
+        said.extend(phrase.as_str().map(str::to_owned));
+    }
+    for said in said {
+        ensure!(table.contains(&said), "{said} is not in\n{table}");
+    }
     Ok(())
 }

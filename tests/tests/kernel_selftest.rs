@@ -166,6 +166,7 @@ fn a_kernel_table_that_somebody_changes_is_noticed_and_made_anew() -> Result<()>
     Ok(())
 }
 
+/// B088: each program is attached, and does not do what it is there for. (That each does it, in each kernel: `kernel_kinds`.)
 #[test]
 fn an_agent_that_does_not_hear_itself_says_so_and_starts_to_hear_again() -> Result<()> {
     if !has_probes("an_agent_that_does_not_hear_itself_says_so_and_starts_to_hear_again") {

@@ -265,6 +265,7 @@ fn an_unknown_actor_and_a_hostile_path_arrive_as_what_they_are() {
     }
 }
 
+/// B156: records of what happened while no collector took them are dropped, or have another time (what does not fit is counted: below).
 #[test]
 fn a_collector_that_starts_late_gets_what_waited() {
     let Some(program) = program("a_collector_that_starts_late_gets_what_waited") else {

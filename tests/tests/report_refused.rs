@@ -72,7 +72,7 @@ fn resident() -> u64 {
         * 1024
 }
 
-/// A port that nobody listens on, and one on which nobody answers.
+/// B155: what is said of a failed export is exported itself, without end. A port that nobody listens on, and one on which nobody answers.
 #[test]
 fn a_hundred_thousand_records_wait_for_nobody_and_fill_nothing() {
     const RECORDS: u64 = 100_000;

@@ -105,6 +105,12 @@ impl Basis {
         }
     }
 
+    /// What was read beneath the folder, where that was not given away.
+    #[must_use]
+    pub fn sources(&self) -> &Sources {
+        &self.read
+    }
+
     /// What was read beneath the folder. It is given away, not kept: contents are large.
     pub fn take_sources(&mut self) -> Sources {
         std::mem::take(&mut self.read)

@@ -11,7 +11,10 @@ use std::{
 
 use drift_common::abi::{Event, TICK_NS};
 
-use super::container::{self, InContainer};
+use super::{
+    clock,
+    container::{self, InContainer},
+};
 use crate::report::{Actor, Container};
 
 /// Cgroup directories remembered by number.
@@ -192,12 +195,13 @@ pub fn is_same_process(pid: u32, start_ns: u64) -> bool {
     start_ticks(&stat).is_some_and(|ticks| ticks.abs_diff(start_ns / TICK_NS) <= 1)
 }
 
-/// When a process started, in ticks since boot: field 22 of proc_pid_stat(5).
+/// When a process started, in ticks since boot as the kernel half counts them: field 22 of proc_pid_stat(5).
 pub fn start_ticks(stat: &[u8]) -> Option<u64> {
     // The name stands in parentheses and may hold anything, parentheses too; the fields after the last one are plain.
     let end = stat.iter().rposition(|byte| *byte == b')')?;
     let rest = String::from_utf8_lossy(&stat[end + 1..]);
-    rest.split_whitespace().nth(19)?.parse().ok()
+    let ticks = rest.split_whitespace().nth(19)?.parse().ok()?;
+    Some(clock::without_namespace(ticks))
 }
 
 /// A process that is there now, of which somebody else has told the user.

@@ -14,17 +14,11 @@ use crate::{
         structured::{MAX_SIZE, Verdict},
     },
     declare::{Content, Declared, HardLinks, Target},
-    observe::{Decoded, Found, Observed, Stat, Unexpected},
+    observe::{Decoded, Found, Observed, Stat, Unexpected, boot_ns},
     report::{Actor, Cause, Event, FileType, Holders, Record, State},
 };
 
 use super::{Pipeline, attribute, path::Why};
-
-/// Nanoseconds since boot, on the clock of the kernel half's events.
-pub fn boot_ns() -> u64 {
-    let now = clock_gettime(ClockId::Boottime);
-    now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
-}
 
 /// How long a call takes at most from its change to its event, as far as a sweep blames it: with the kernel's coarse clock.
 const CALL: u64 = 20_000_000;

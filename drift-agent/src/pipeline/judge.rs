@@ -8,13 +8,12 @@ use crate::{
     compare::Drift,
     declare::{Mode, Severity, Target},
     heal::Rival,
-    observe::{Observed, Stat, VANISHED},
+    observe::{Observed, Stat, VANISHED, boot_ns},
     report::{Event, FileType},
 };
 
 use super::{
-    Ears, Pipeline, PipelineError,
-    describe::{self, boot_ns},
+    Ears, Pipeline, PipelineError, describe,
     path::{Fingerprint, Ongoing, Why},
     timers::Timer,
     work::{Done, Looked},

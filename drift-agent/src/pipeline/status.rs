@@ -12,6 +12,7 @@ use log::{debug, error};
 use crate::{
     confine::Confined,
     declare::{Declared, Mode},
+    observe::boot_ns,
     restore,
     serve::{
         Asked, Body, Counted, DriftStatus, Health, Held, HeldPath, Lack, LastScan, PolicyStatus,
@@ -21,8 +22,7 @@ use crate::{
 };
 
 use super::{
-    Ears, Pipeline, PipelineError, change::Ask, describe::boot_ns, loss::tally, path::Ongoing,
-    timers::Timer,
+    Ears, Pipeline, PipelineError, change::Ask, loss::tally, path::Ongoing, timers::Timer,
 };
 
 /// Held paths that are named, of each policy.

@@ -117,6 +117,10 @@ impl Probe {
     pub fn load(settings: ProbeSettings) -> Result<Probe, Refused> {
         tracefs::apart(move || Probe::load_here(settings))
             .map_err(|error| Refused::Load(error.to_string()))?
+            .map_err(|refused| {
+                let uname = rustix::system::uname();
+                refused.in_kernel(&uname.release().to_string_lossy())
+            })
     }
 
     fn load_here(settings: ProbeSettings) -> Result<Probe, Refused> {

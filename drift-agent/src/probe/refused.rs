@@ -43,6 +43,10 @@ pub enum Refused {
     )]
     PidNamespace,
     #[error(
+        "this kernel is {release}, and kernel probes need {FLOOR} or newer ({why}): boot a newer one; until then changes are found by scanning"
+    )]
+    TooOld { release: String, why: Box<Refused> },
+    #[error(
         "{0} objects are declared; the kernel tables hold {1} at most: split the policies over fewer paths"
     )]
     TooMany(usize, usize),
@@ -62,9 +66,42 @@ impl Refused {
             Refused::NoFunctions(_) => "no-functions",
             Refused::Load(_) => "load-failed",
             Refused::PidNamespace => "pid-namespace",
+            Refused::TooOld { .. } => "old-kernel",
             Refused::TooMany(..) => "too-many-objects",
         }
     }
+
+    /// What this comes to in a kernel of this release. Nothing is concluded from a version alone: it has been tried, and explains why it did not work.
+    pub(super) fn in_kernel(self, release: &str) -> Refused {
+        match self {
+            why @ (Refused::NoBtf { .. }
+            | Refused::Btf(_)
+            | Refused::Program { .. }
+            | Refused::Load(_))
+                if is_too_old(release) =>
+            {
+                Refused::TooOld {
+                    release: release.to_owned(),
+                    why: Box::new(why),
+                }
+            }
+            other => other,
+        }
+    }
+}
+
+/// The oldest kernel in which the programs run.
+const FLOOR: &str = "5.10";
+
+/// Whether this release is older than [`FLOOR`]. What cannot be read is not.
+fn is_too_old(release: &str) -> bool {
+    let numbers = |text: &str| -> Option<[u32; 2]> {
+        let mut parts = text.split(|letter: char| !letter.is_ascii_digit());
+        Some([parts.next()?.parse().ok()?, parts.next()?.parse().ok()?])
+    };
+    numbers(release)
+        .zip(numbers(FLOOR))
+        .is_some_and(|(release, floor)| release < floor)
 }
 
 /// ENOTSUPP, which no C library knows.
@@ -152,4 +189,39 @@ pub(super) fn sentence(error: &dyn std::error::Error) -> String {
         next = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// B100: an old kernel refuses the programs with pages of the verifier's log.
+    #[test]
+    fn in_an_old_kernel_the_floor_and_what_to_do_are_said_in_a_sentence() {
+        let refused = |release: &str| {
+            let reason = last_line(
+                "0: (bf) r6 = r1\nunknown func bpf_ringbuf_output#130\nprocessed 7 insns (limit 1000000)\n",
+            );
+            Refused::Program {
+                program: "open_exit",
+                reason,
+            }
+            .in_kernel(release)
+        };
+        for release in ["4.18.0-553.el8_10.x86_64", "5.4.0", "5.9.16"] {
+            let refused = refused(release);
+            assert_eq!(refused.reason(), "old-kernel", "{release}");
+            let expected = format!(
+                "this kernel is {release}, and kernel probes need 5.10 or newer (the kernel refused the program `open_exit`: unknown func \
+                 bpf_ringbuf_output#130): boot a newer one; until then changes are found by scanning"
+            );
+            assert_eq!(refused.to_string(), expected);
+        }
+        for release in ["5.10.0-33-amd64", "6.1.0", "10.0", "of somebody"] {
+            assert_eq!(refused(release).reason(), "program-refused", "{release}");
+        }
+        // What has nothing to do with the kernel's age is said as it is.
+        let old = Refused::PidNamespace.in_kernel("4.18.0");
+        assert_eq!(old.reason(), "pid-namespace");
+    }
 }

@@ -11,13 +11,12 @@ use drift_common::escape;
 use rustix::{
     io::Errno,
     process::{Pid, PidfdFlags, Signal as Number, pidfd_open, pidfd_send_signal},
-    time::{ClockId, clock_gettime},
 };
 
 use super::{ReloadError, unit::Systemd};
 use crate::{
     declare::{Signal, Whom},
-    observe::start_ticks,
+    observe::{boot_ns, start_ticks},
 };
 
 /// Ticks per second in /proc.
@@ -132,11 +131,7 @@ fn started_before(pid: u32, written: SystemTime) -> bool {
     else {
         return false;
     };
-    let boot = clock_gettime(ClockId::Boottime);
-    let up = Duration::new(
-        u64::try_from(boot.tv_sec).unwrap_or(0),
-        u32::try_from(boot.tv_nsec).unwrap_or(0),
-    );
+    let up = Duration::from_nanos(boot_ns());
     let started = Duration::from_millis(ticks.saturating_mul(1000 / TICKS));
     let age = up.saturating_sub(started);
     let written = SystemTime::now()

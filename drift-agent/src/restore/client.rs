@@ -121,7 +121,8 @@ impl Restorer {
         }
     }
 
-    /// What is declared from now on. A restorer is started where something may have to be put back. Blocking, where there is one.
+    /// What is declared from now on. A restorer is started where something may have to be put back, or the policies have changed since the start: none has read
+    /// the new ones then, and a later change of versions begins with them. Blocking, where there is one.
     pub fn declare(&self, turn: Turn, snapshot: &Snapshot) {
         let heals = snapshot
             .files
@@ -131,8 +132,10 @@ impl Restorer {
         let mut inner = self.inner();
         // One that was begun later may have been faster.
         if self.turns().done < turn.0 {
+            let is_another = |before: &(_, _)| *before != wanted;
+            let changes = inner.wanted.as_ref().is_some_and(is_another);
             inner.wanted = Some(wanted);
-            if (heals || inner.at_work.is_some())
+            if (heals || changes || inner.at_work.is_some())
                 && let Err(unable) = inner.ready()
             {
                 // Whoever asks for something to be put back is told again.

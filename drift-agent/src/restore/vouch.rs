@@ -11,7 +11,7 @@ use rustix::{
     io::Errno,
 };
 
-use crate::confine::sees_trusted;
+use crate::{confine::sees_trusted, declare::Sources, store::identity};
 
 fn name() -> &'static str {
     if sees_trusted() {
@@ -19,6 +19,15 @@ fn name() -> &'static str {
     } else {
         "user.drift.vouched"
     }
+}
+
+/// What the agent has read and found good at its start, before it gives its rights up. Where everything is only watched no restorer has read it, and the first
+/// one, which is started for a change of versions, must know what was declared before.
+///
+/// # Errors
+/// It cannot be noted.
+pub fn vouch_at_start(state: &Path, policies: &Path, sources: &Sources) -> io::Result<()> {
+    vouch(state, &identity(policies, sources))
 }
 
 /// From now on this is what a restorer has found good.

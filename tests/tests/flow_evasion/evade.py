@@ -21,6 +21,7 @@ import signal
 import socket
 import struct
 import sys
+import threading
 import time
 
 LIBC = ctypes.CDLL(None, use_errno=True)
@@ -557,6 +558,13 @@ def link_ancestor(f):
     rename_exchange(f.spare("link"), f.grand)
 
 
+def swap_link(f):
+    """A link that is declared to be on the way leads to another tree."""
+    os.symlink(os.path.basename(f.twin_grand("other")), f.spare("link"))
+    f.now()
+    os.rename(f.spare("link"), f.grand)
+
+
 def data_swap(f):
     """As a kubelet does it: a new link over `..data`."""
     os.symlink("..v2", f.parent + "/..data_tmp")
@@ -623,6 +631,56 @@ def long_path(f):
     f.now()
     os.truncate("./" * 2040 + "f", 100)
     os.chdir("/")
+
+
+def flipped_path(f):
+    """Another thread changes the path in memory while the call reads it: what is opened is known to the kernel alone."""
+    other = f.twin("other")
+    texts = [os.fsencode(path).ljust(len(f.path) + 1, b"\0") for path in (other, f.path)]
+    buffer = ctypes.create_string_buffer(texts[0], len(texts[0]))
+    is_over = threading.Event()
+
+    def flip():
+        while not is_over.is_set():
+            for text in texts:
+                ctypes.memmove(buffer, text, len(text))
+
+    flipper = threading.Thread(target=flip)
+    flipper.start()
+    own, opened_own = os.stat(f.path).st_ino, 0
+    f.now()
+    try:
+        for _ in range(10_000):
+            fd = LIBC.open(buffer, os.O_WRONLY | os.O_CLOEXEC)
+            # A path that is half of each is nobody's.
+            if fd >= 0:
+                os.write(fd, OTHER)
+                opened_own += os.fstat(fd).st_ino == own
+                os.close(fd)
+            if opened_own == 5:
+                break
+        f.over()
+    finally:
+        is_over.set()
+        flipper.join()
+    assert opened_own == 5
+
+
+def unread_path(f):
+    """The paths are in a page of a file that this process has not touched: whoever reads them before the kernel does finds nothing."""
+    paths = [os.fsencode(f.twin("new")), os.fsencode(f.path)]
+    with open(f.spare("paths"), "wb") as file:
+        for path in paths:
+            file.write(path.ljust(4096, b"\0"))
+    fd = opened(f.spare("paths"), os.O_RDONLY)
+    os.fsync(fd)
+    os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_DONTNEED)
+    place = LIBC.mmap(None, ctypes.c_size_t(8192), 1, 2, fd, ctypes.c_long(0))
+    os.close(fd)
+    f.now()
+    check(LIBC.rename(ctypes.c_void_p(place), ctypes.c_void_p(place + 4096)))
+    f.over()
+    LIBC.munmap(ctypes.c_void_p(place), ctypes.c_size_t(8192))
 
 
 def chrooted(f):

@@ -17,6 +17,8 @@ use technique::TECHNIQUES;
 /// How many folders each technique is used in, where `DRIFT_EVASION_RUNS` does not say.
 const RUNS: usize = 1;
 
+/// B034: stores through a mapping are no event. B035: what io_uring does is no system call; who did it is named. B036: another thread changes the path while
+/// the call reads it. B037: the path is in a page that is not there when the call begins.
 #[test]
 fn what_stands_there_in_the_end_is_found_and_nobody_is_named_wrongly() -> Result<()> {
     const TEST: &str = "what_stands_there_in_the_end_is_found_and_nobody_is_named_wrongly";

@@ -135,6 +135,11 @@ impl Ground {
                         files.push(file);
                     }
                     Declares::Link => links.push(json!({"path": path, "target": "..v1"})),
+                    Declares::Through => {
+                        let link = folder.join("g").display().to_string();
+                        file["through"] = json!([{"path": link, "target": "real"}]);
+                        files.push(file);
+                    }
                 }
             }
         }
@@ -248,6 +253,10 @@ fn folders(tree: &Path, technique: &Technique, runs: usize) -> impl Iterator<Ite
 
 fn lay_out(folder: &Path, declares: Declares) -> Result<()> {
     let parent = folder.join("g/p");
+    if declares == Declares::Through {
+        fs::create_dir_all(folder.join("real/p"))?;
+        symlink("real", folder.join("g"))?;
+    }
     fs::create_dir_all(&parent)?;
     let path = parent.join("f");
     if declares == Declares::Link {

@@ -144,6 +144,15 @@ impl Table {
                         run.said.join("\n  ")
                     )?;
                 }
+                if technique.names()
+                    && let Some(run) = runs.iter().find(|run| !run.named)
+                {
+                    writeln!(
+                        problems,
+                        "{where_}: nobody is named\n  {}",
+                        run.said.join("\n  ")
+                    )?;
+                }
                 for wrong in runs.iter().flat_map(|run| &run.wrong) {
                     writeln!(problems, "{where_}: named wrongly: {wrong}")?;
                 }

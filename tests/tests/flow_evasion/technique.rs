@@ -25,6 +25,8 @@ pub enum Declares {
     Attributes,
     /// A symbolic link.
     Link,
+    /// A file, reached through a link that is declared to be on the way.
+    Through,
 }
 
 impl Technique {
@@ -36,6 +38,11 @@ impl Technique {
     /// It begins before the agent does.
     pub fn is_before(&self) -> bool {
         self.function.ends_with("_before") || self.function.contains("_before_")
+    }
+
+    /// Who does it is to be named each time, for others have not seen who it is.
+    pub fn names(&self) -> bool {
+        NAMES.contains(&self.function)
     }
 
     /// Nothing differs in the end.
@@ -85,6 +92,13 @@ const SLOW: &[&str] = &[
     "opened_before_and_kept",
     "mapped_before",
     "dirtied_before",
+];
+
+const NAMES: &[&str] = &[
+    "mmap_store",
+    "uring_write",
+    "uring_polled_write",
+    "uring_truncate",
 ];
 
 /// All of them.
@@ -162,6 +176,10 @@ pub const TECHNIQUES: &[Technique] = &[
         "relocated",
     ),
     Technique {
+        declared: Declares::Through,
+        ..to("swap_link", "declared link on the way swapped", "relocated")
+    },
+    Technique {
         declared: Declares::Link,
         ..to("data_swap", "..data swapped", "link-target")
     },
@@ -177,6 +195,8 @@ pub const TECHNIQUES: &[Technique] = &[
     file("relative_path", "write by a relative path with dots"),
     file("bare_name", "rename over it by its bare name"),
     file("long_path", "truncate by a path of 4,000 bytes"),
+    file("flipped_path", "path that changes during the call"),
+    file("unread_path", "rename, paths in pages not read yet"),
     to("chrooted", "rename away in a chroot", "missing"),
     // Descriptors.
     file("passed_over_a_socket", "descriptor passed over a socket"),

@@ -20,7 +20,7 @@ use crate::{
     pipeline::{self, Parts},
     probe::{Probe, ProbeSettings, Refused, confine_loader},
     report::{OtlpSettings, Reporter, complain},
-    restore::{Recovered, Restorer},
+    restore::{self, Recovered, Restorer},
     serve::{self, Desk},
     settings::{Sensor, Settings},
     stop::{Files, Stops},
@@ -52,6 +52,16 @@ pub(super) fn start(settings: Settings, host: Host) -> Result<()> {
         Ok(snapshot) => (snapshot, None),
         Err(rejected) => (last_good(&store, &settings, &rejected)?, Some(rejected)),
     };
+    // What waits is not what is in force, and what was good last is vouched for already.
+    if rejected.is_none()
+        && !waits
+        && let Err(error) =
+            restore::vouch_at_start(&settings.state, &settings.policies, basis.sources())
+    {
+        complain(format_args!(
+            "degraded: that these policies are good cannot be noted ({error}): after a start with policies that are not valid these would not be put back."
+        ));
+    }
     // What is staged still is not left over.
     restorer.declare(restorer.turn(), &snapshot);
     let mut files = snapshot.files.iter();
