@@ -24,7 +24,7 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// Why the API server cannot be called.
 #[derive(Debug, thiserror::Error)]
-enum Reach {
+pub(crate) enum Reach {
     #[error("the kubeconfig is of no use: {0}")]
     Kubeconfig(#[from] kube::config::KubeconfigError),
     #[error(
@@ -52,10 +52,22 @@ pub(super) async fn client(source: &Source) -> Client {
 }
 
 async fn reach(source: &Source) -> Result<Client, Reach> {
-    let mut config = match &source.kubeconfig {
-        Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path)?;
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
+    let kubeconfig = source.kubeconfig.as_deref().map(Kubeconfig::read_from);
+    connect(kubeconfig.transpose()?, None).await
+}
+
+/// A client as `kubeconfig` says, in its current context or another; `None`: as a pod is told.
+pub(crate) async fn connect(
+    kubeconfig: Option<Kubeconfig>,
+    context: Option<&str>,
+) -> Result<Client, Reach> {
+    let mut config = match kubeconfig {
+        Some(kubeconfig) => {
+            let options = KubeConfigOptions {
+                context: context.map(str::to_owned),
+                ..KubeConfigOptions::default()
+            };
+            Config::from_custom_kubeconfig(kubeconfig, &options).await?
         }
         None => Config::incluster()?,
     };
@@ -65,7 +77,7 @@ async fn reach(source: &Source) -> Result<Client, Reach> {
 }
 
 /// One of the project's own kinds.
-pub(super) fn own(kind: &str) -> ApiResource {
+pub(crate) fn own(kind: &str) -> ApiResource {
     let (group, version) = API_VERSION.split_once('/').unwrap_or((API_VERSION, ""));
     // kube's own plural of Policy is right, of PolicyVersion and NodeDrift too.
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))

@@ -7,9 +7,9 @@ use serde_json::Value;
 
 /// Which object of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub(super) namespace: String,
-    pub(super) name: String,
+pub(crate) struct Key {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
 }
 
 /// A resource as it is in the cluster, without what nobody here asks for.
@@ -25,7 +25,7 @@ pub(super) struct Object {
 
 /// The objects of one kind. A list that is being read takes the place of the one before when it is complete.
 #[derive(Debug)]
-pub(super) struct Kind<T> {
+pub(crate) struct Kind<T> {
     there: BTreeMap<Key, T>,
     list: Option<BTreeMap<Key, T>>,
     complete: bool,
@@ -43,7 +43,7 @@ impl<T> Default for Kind<T> {
 
 /// What a watch says.
 #[derive(Debug)]
-pub(super) enum News<T> {
+pub(crate) enum News<T> {
     /// A new list begins.
     Begin,
     /// One of that list.
@@ -55,7 +55,7 @@ pub(super) enum News<T> {
 }
 
 impl<T> Kind<T> {
-    pub(super) fn take(&mut self, news: News<T>) {
+    pub(crate) fn take(&mut self, news: News<T>) {
         match news {
             News::Begin => self.list = Some(BTreeMap::new()),
             News::Listed(key, object) => {
@@ -72,8 +72,12 @@ impl<T> Kind<T> {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &T)> {
         self.there.iter()
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<&T> {
+        self.there.get(key)
     }
 }
 

@@ -176,11 +176,11 @@ fn all(client: &Client, node: &str) -> Stream {
     futures_util::stream::select_all(streams).boxed()
 }
 
-pub(super) fn config() -> watcher::Config {
+pub(crate) fn config() -> watcher::Config {
     watcher::Config::default().streaming_lists().timeout(WATCH)
 }
 
-fn news<K: ResourceExt, T>(event: Event<K>, of: impl Fn(K) -> T) -> News<T> {
+pub(crate) fn news<K: ResourceExt, T>(event: Event<K>, of: impl Fn(K) -> T) -> News<T> {
     let key = |object: &K| Key {
         namespace: object.namespace().unwrap_or_default(),
         name: object.name_any(),
