@@ -79,7 +79,7 @@ pub(crate) async fn connect(
 /// One of the project's own kinds.
 pub(crate) fn own(kind: &str) -> ApiResource {
     let (group, version) = API_VERSION.split_once('/').unwrap_or((API_VERSION, ""));
-    // kube's own plural of Policy is right, of PolicyVersion and NodeDrift too.
+    // kube's own plurals of them are right.
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 

@@ -76,6 +76,11 @@ impl<T> Kind<T> {
         self.there.iter()
     }
 
+    /// Whether it was listed at least once.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
     pub(crate) fn get(&self, key: &Key) -> Option<&T> {
         self.there.get(key)
     }
@@ -86,6 +91,8 @@ impl<T> Kind<T> {
 pub(super) struct Seen {
     pub(super) policies: Kind<Object>,
     pub(super) versions: Kind<Object>,
+    /// Which versions may cross from one namespace to another.
+    pub(super) references: Kind<Object>,
     /// One at most.
     pub(super) nodes: Kind<Node>,
 }
@@ -93,7 +100,10 @@ pub(super) struct Seen {
 impl Seen {
     /// Whether every kind was listed, so that what is not here is not there.
     pub(super) fn is_complete(&self) -> bool {
-        self.policies.complete && self.versions.complete && self.nodes.complete
+        self.policies.complete
+            && self.versions.complete
+            && self.references.complete
+            && self.nodes.complete
     }
 
     pub(super) fn node(&self) -> Option<&Node> {

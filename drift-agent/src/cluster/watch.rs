@@ -42,6 +42,9 @@ const WATCH: u32 = 240;
 enum Any {
     Policy(News<Object>),
     Version(News<Object>),
+    Reference(News<Object>),
+    /// Why they cannot be watched, though the API server answers.
+    NoReferences(String),
     Node(News<Node>),
 }
 
@@ -112,7 +115,7 @@ async fn put(
         });
         return (folder, false);
     };
-    let mut shares = choose(&seen.policies, &seen.versions, node);
+    let mut shares = choose(&seen.policies, &seen.versions, &seen.references, node);
     let lacks = contents.fill(&mut shares).await;
     let policies: BTreeMap<_, _> = shares
         .values()
@@ -153,13 +156,36 @@ fn take(seen: &mut Seen, any: Any) {
     match any {
         Any::Policy(news) => seen.policies.take(news),
         Any::Version(news) => seen.versions.take(news),
+        Any::Reference(news) => seen.references.take(news),
+        Any::NoReferences(_) if seen.references.is_complete() => {}
+        // A cluster that was told of an older drift, or an account with its rights: nothing crosses namespaces there, and all else goes on.
+        Any::NoReferences(why) => {
+            complain(format_args!(
+                "PolicyVersionRefs cannot be watched, and no namespace has versions of another ({why}): kubectl apply --server-side -f deploy/crds, and the rights that docs/cluster.md names"
+            ));
+            seen.references.take(News::Begin);
+            seen.references.take(News::End);
+        }
         Any::Node(news) => seen.nodes.take(news),
     }
 }
 
+/// What the API server says where it has no such kind, or does not let the agent watch it.
+fn refused(error: &watcher::Error) -> Option<String> {
+    let status = match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => status,
+        _ => return None,
+    };
+    let said = || drift_common::escape::printable(&status.message).into_owned();
+    matches!(status.code, 403 | 404).then(said)
+}
+
 type Stream = BoxStream<'static, Result<Any, watcher::Error>>;
 
-/// All three kinds, each with its own back-off.
+/// All kinds, each with its own back-off.
 fn all(client: &Client, node: &str) -> Stream {
     let resources = |kind: &str| {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &own(kind));
@@ -167,12 +193,24 @@ fn all(client: &Client, node: &str) -> Stream {
     };
     let policies = resources("Policy").map(|event| Ok(Any::Policy(news(event?, object))));
     let versions = resources("PolicyVersion").map(|event| Ok(Any::Version(news(event?, object))));
+    let references = resources("PolicyVersionRef").map(|event| match event {
+        Ok(event) => Ok(Any::Reference(news(event, object))),
+        Err(error) => match refused(&error) {
+            Some(why) => Ok(Any::NoReferences(why)),
+            None => Err(error),
+        },
+    });
     let this = config().fields(&format!("metadata.name={node}"));
     let nodes: Api<NodeObject> = Api::all(client.clone());
     let nodes = watcher(nodes, this)
         .default_backoff()
         .map(|event| Ok(Any::Node(news(event?, labelled))));
-    let streams: Vec<Stream> = vec![policies.boxed(), versions.boxed(), nodes.boxed()];
+    let streams: Vec<Stream> = vec![
+        policies.boxed(),
+        versions.boxed(),
+        references.boxed(),
+        nodes.boxed(),
+    ];
     futures_util::stream::select_all(streams).boxed()
 }
 

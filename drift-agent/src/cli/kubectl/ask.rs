@@ -1,6 +1,6 @@
 //! What is asked of the API server, page by page, and what is said where it does not answer.
 
-use std::{env, io, time::Duration};
+use std::{env, fmt::Debug, io, time::Duration};
 
 use drift_common::{escape, policy::API_VERSION};
 use jiff::{SignedDuration, Timestamp};
@@ -11,7 +11,7 @@ use kube::{
     config::{Kubeconfig, KubeconfigError},
     core::{Request, params::GetParams},
 };
-use serde::Deserialize;
+use serde::{Deserialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::timeout;
 
@@ -23,7 +23,7 @@ pub(super) const ANSWER: Duration = Duration::from_secs(30);
 /// Objects of a page. What is not needed of them is dropped before the next is asked for.
 pub(super) const PAGE: u32 = 250;
 /// No list is longer, whatever an API server says.
-pub(super) const MOST: usize = 100_000;
+const MOST: usize = 100_000;
 /// A list that has changed too much to go on with is begun anew so often.
 const TRIES: usize = 3;
 
@@ -124,11 +124,11 @@ impl Server {
     }
 
     /// `of` each object of a list, `page` of them at a time.
-    pub(super) async fn all<T>(
-        api: &Api<DynamicObject>,
+    pub(super) async fn all<K: Clone + Debug + DeserializeOwned, T>(
+        api: &Api<K>,
         what: &'static str,
         params: ListParams,
-        of: impl Fn(DynamicObject) -> T,
+        of: impl Fn(K) -> T,
     ) -> Result<Vec<T>, Unanswered> {
         let mut tries = 0;
         'anew: loop {

@@ -198,7 +198,9 @@ fn asked(before: &[String], node: Option<&String>) -> Vec<(String, String)> {
         let names: Vec<String> = match node {
             None => {
                 let params = ListParams::default().limit(PAGE);
-                let names = Server::all(&api, NODE_DRIFT, params, |object| object.name_any());
+                let names = Server::all(&api, NODE_DRIFT, params, |object: DynamicObject| {
+                    object.name_any()
+                });
                 names.await.ok()?
             }
             Some(node) => {

@@ -10,7 +10,6 @@ use kube::{
     api::{DynamicObject, ListParams},
     core::PartialObjectMeta,
 };
-use tokio::time::timeout;
 
 use super::{
     ask::{PAGE, Server, Unanswered},
@@ -27,6 +26,8 @@ pub(super) struct Fleet {
     pub(super) policies: Kind<Declared>,
     /// Versions that are there: namespace, policy, version.
     pub(super) versions: BTreeSet<(String, String, String)>,
+    /// Policies that take versions from another namespace: namespace, policy.
+    pub(super) taking: BTreeSet<(String, String)>,
 }
 
 /// What a Policy says of versions.
@@ -123,11 +124,14 @@ impl Fleet {
     /// What their agents have written of all nodes.
     pub(super) async fn ask(server: &Server) -> Result<Self, Unanswered> {
         let mut fleet = Self::default();
-        let drifts = Api::all_with(server.client.clone(), &own(NODE_DRIFT));
+        let drifts: Api<DynamicObject> = Api::all_with(server.client.clone(), &own(NODE_DRIFT));
         let params = ListParams::default().limit(PAGE);
-        let listed = Server::all(&drifts, "nodedrifts.configdrift.io", params, |object| {
-            (key(&object), Report::brief(object))
-        });
+        let listed = Server::all(
+            &drifts,
+            "nodedrifts.configdrift.io",
+            params,
+            |object: DynamicObject| (key(&object), Report::brief(object)),
+        );
         fill(&mut fleet.reports, listed.await?);
         fleet.nodes = nodes(server).await?;
         Ok(fleet)
@@ -249,31 +253,21 @@ pub(super) fn fill<T>(kind: &mut Kind<T>, listed: Vec<(Key, T)>) {
 
 /// The names of all nodes, without anything else of them. `None`: they may not be listed.
 async fn nodes(server: &Server) -> Result<Option<Kind<()>>, Unanswered> {
-    let api: Api<Node> = Api::all(server.client.clone());
-    let mut names = Vec::new();
-    let mut params = ListParams::default().limit(PAGE);
-    loop {
-        let page = timeout(super::ask::ANSWER, api.list_metadata(&params));
-        let page = match page.await.map_err(|_| Unanswered::Late)? {
-            Ok(page) => page,
-            Err(kube::Error::Api(status)) if status.code == 403 => return Ok(None),
-            Err(error) => return Err(super::ask::unanswered("nodes", error)),
+    let api: Api<PartialObjectMeta<Node>> = Api::all(server.client.clone());
+    let params = ListParams::default().limit(PAGE);
+    let listed = Server::all(&api, "nodes", params, |node| {
+        let key = Key {
+            namespace: String::new(),
+            name: node.name_any(),
         };
-        names.extend(page.items.iter().map(|node: &PartialObjectMeta<Node>| {
-            let key = Key {
-                namespace: String::new(),
-                name: node.name_any(),
-            };
-            (key, ())
-        }));
-        match page.metadata.continue_.filter(|next| !next.is_empty()) {
-            Some(next) if names.len() <= super::ask::MOST => params.continue_token = Some(next),
-            Some(_) => return Err(Unanswered::TooMany("nodes")),
-            None => break,
-        }
-    }
+        (key, ())
+    });
+    let listed = match listed.await {
+        Err(Unanswered::Forbidden(..)) => return Ok(None),
+        listed => listed?,
+    };
     let mut nodes = Kind::default();
-    fill(&mut nodes, names);
+    fill(&mut nodes, listed);
     Ok(Some(nodes))
 }
 

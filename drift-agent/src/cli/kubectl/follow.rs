@@ -12,9 +12,10 @@ use jiff::Timestamp;
 use k8s_openapi::api::core::v1::Node;
 use kube::{
     Api,
+    core::PartialObjectMeta,
     runtime::{
         WatchStreamExt as _,
-        watcher::{self, metadata_watcher, watcher},
+        watcher::{self, watcher},
     },
 };
 use serde_json::Value;
@@ -159,8 +160,8 @@ fn changes(server: &Server, fleet: &Fleet, what: Follow) -> Stream {
         .map(|event| Ok(Any::Report(news(event?, Report::brief))));
     let mut streams: Vec<Stream> = vec![drifts.boxed()];
     if fleet.nodes.is_some() {
-        let nodes: Api<Node> = Api::all(server.client.clone());
-        let nodes = metadata_watcher(nodes, config())
+        let nodes: Api<PartialObjectMeta<Node>> = Api::all(server.client.clone());
+        let nodes = watcher(nodes, config())
             .default_backoff()
             .map(|event| Ok(Any::Node(news(event?, drop))));
         streams.push(nodes.boxed());

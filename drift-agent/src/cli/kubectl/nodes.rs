@@ -96,20 +96,19 @@ fn status(fleet: &Fleet, now: Timestamp) -> String {
         nodes(sums.nodes),
         by.collect::<Vec<_>>().join(", ")
     );
-    text += &match sums.consistency() {
-        _ if sums.reporting == 0 => "how they are is not known: no agent reports\n".to_owned(),
-        None => format!(
-            "nothing is declared on the {} that report\n",
-            nodes(sums.reporting)
-        ),
+    let of = match sums.reporting {
+        1 => "the 1 node that reports".to_owned(),
+        count => format!("the {count} nodes that report"),
+    };
+    let said = match sums.consistency() {
+        _ if sums.reporting == 0 => "how they are is not known: no agent reports".to_owned(),
+        None => format!("nothing is declared on {of}"),
         Some(percent) => format!(
-            "{} of {} files as declared ({percent} %) on the {} that report; {} healed in 24 h\n",
-            sums.as_declared,
-            sums.files,
-            nodes(sums.reporting),
-            sums.healed
+            "{} of {} files as declared ({percent} %) on {of}; {} healed in 24 h",
+            sums.as_declared, sums.files, sums.healed
         ),
     };
+    text += &wrapped(&said, "");
     text += &unlisted(fleet);
     let all = fleet.all(now);
     let bad = all

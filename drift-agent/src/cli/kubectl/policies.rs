@@ -4,12 +4,12 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use jiff::Timestamp;
-use kube::api::ListParams;
+use kube::api::{DynamicObject, ListParams};
 use serde_json::{Value, json};
 
 use super::{
     Shown,
-    ask::{PAGE, Server},
+    ask::{PAGE, Server, Unanswered},
     fleet::{Declared, Fleet, Spread, fill, key},
     follow::{Follow, follow},
     report::{named, printable},
@@ -27,19 +27,32 @@ pub(super) async fn run(server: &Server, how: Shown) -> Result<ExitCode> {
     let mut fleet = Fleet::ask(server).await?;
     let params = ListParams::default().limit(PAGE);
     let policies = server.api("Policy");
-    let listed = Server::all(&policies, "policies.configdrift.io", params, |object| {
-        (key(&object), Declared::new(object))
-    });
+    let listed = Server::all(
+        &policies,
+        "policies.configdrift.io",
+        params,
+        |object: DynamicObject| (key(&object), Declared::new(object)),
+    );
     fill(&mut fleet.policies, listed.await?);
     let versions = server.rows("policyversions").await?.into_iter();
     fleet.versions = versions
         .filter_map(|line| {
             let (policy, version) = (line.text("Policy")?, line.text("Version")?);
-            Some((
-                line.namespace.clone(),
-                policy.to_owned(),
-                version.to_owned(),
-            ))
+            let (policy, version) = (policy.to_owned(), version.to_owned());
+            Some((line.namespace, policy, version))
+        })
+        .collect();
+    // A cluster that was told of an older drift has none.
+    let references = match server.rows("policyversionrefs").await {
+        Err(Unanswered::Undefined(_)) => Vec::new(),
+        rows => rows?,
+    };
+    fleet.taking = references
+        .into_iter()
+        .filter(|line| line.text("From").is_some_and(|from| !from.is_empty()))
+        .filter_map(|line| {
+            let policy = line.text("Policy")?.to_owned();
+            Some((line.namespace, policy))
         })
         .collect();
     let namespace = server.namespace.clone();
@@ -158,14 +171,11 @@ fn table(fleet: &Fleet, namespace: Option<&str>, now: Timestamp) -> String {
 fn notes(fleet: &Fleet, key: &Key, declared: &Declared, spread: &Spread) -> Vec<String> {
     let mut notes = Vec::new();
     notes.extend(declared.rollout.clone());
-    let there = (
-        key.namespace.clone(),
-        key.name.clone(),
-        declared.active.clone(),
-    );
-    if !fleet.versions.contains(&there) {
+    let own = (key.namespace.clone(), key.name.clone());
+    let there = (own.0.clone(), own.1.clone(), declared.active.clone());
+    if !fleet.versions.contains(&there) && !fleet.taking.contains(&own) {
         notes.push(format!(
-            "its namespace has no PolicyVersion {} of it: kubectl get cpv -n {}",
+            "its namespace has no PolicyVersion {} of it: kubectl get cpv,cpvref -n {}",
             declared.active, key.namespace
         ));
     }
@@ -195,8 +205,6 @@ fn notes(fleet: &Fleet, key: &Key, declared: &Declared, spread: &Spread) -> Vec<
 
 #[cfg(test)]
 mod tests {
-    use kube::api::DynamicObject;
-
     use super::{
         super::fleet::tests::{fleet, now},
         *,
@@ -243,7 +251,7 @@ mod tests {
      it drifts on node-b: kubectl drift why node-b
      1 of its nodes do not report: kubectl drift nodes
  db       2.0.0    observe        0/0       0          0      0               0
-     its namespace has no PolicyVersion 2.0.0 of it: kubectl get cpv -n web
+     its namespace has no PolicyVersion 2.0.0 of it: kubectl get cpv,cpvref -n web
      no node has it: nodeSelector, and kubectl drift events
 "
         );

@@ -11,7 +11,10 @@ use drift_common::{
     policy::{NODE_DRIFT, closest},
 };
 use jiff::Timestamp;
-use kube::{Api, ResourceExt as _, api::ListParams};
+use kube::{
+    Api, ResourceExt as _,
+    api::{DynamicObject, ListParams},
+};
 use serde_json::{Value, json};
 use tokio::time::timeout;
 
@@ -59,7 +62,7 @@ fn absolute(text: &str) -> Result<PathBuf, String> {
 impl Why {
     pub(super) async fn run(self, server: &Server) -> Result<ExitCode> {
         let Why { node, path, output } = self;
-        let api = Api::all_with(server.client.clone(), &own(NODE_DRIFT));
+        let api: Api<DynamicObject> = Api::all_with(server.client.clone(), &own(NODE_DRIFT));
         let found = timeout(ANSWER, api.get_opt(&node)).await;
         let found = found.map_err(|_| Unanswered::Late)?;
         let found = found.map_err(|error| unanswered("nodedrifts.configdrift.io", error))?;
@@ -103,11 +106,14 @@ impl Why {
 
 /// There is no NodeDrift of this name: which there are.
 async fn nobody(server: &Server, node: &str) -> Result<String, Unanswered> {
-    let api = Api::all_with(server.client.clone(), &own(NODE_DRIFT));
+    let api: Api<DynamicObject> = Api::all_with(server.client.clone(), &own(NODE_DRIFT));
     let params = ListParams::default().limit(PAGE);
-    let names = Server::all(&api, "nodedrifts.configdrift.io", params, |object| {
-        object.name_any()
-    });
+    let names = Server::all(
+        &api,
+        "nodedrifts.configdrift.io",
+        params,
+        |object: DynamicObject| object.name_any(),
+    );
     let names = names.await?;
     let shown = escape::name(node);
     let meant = closest(node, names.iter().map(String::as_str));
