@@ -150,29 +150,21 @@ fn to(before: &[String]) -> Option<To> {
     let mut words = vec!["kubectl-drift".to_owned(), "status".to_owned()];
     let mut rest = before.iter();
     while let Some(word) = rest.next() {
-        let is_one = |name: &str| word == name || word.starts_with(&format!("{name}="));
-        if is_one("--kubeconfig") || is_one("--context") {
-            words.push(word.clone());
-            words.extend(rest.next_if_value(word));
+        let (name, value) = match word.split_once('=') {
+            Some((name, value)) => (name, Some(value)),
+            None => (word.as_str(), None),
+        };
+        if !matches!(name, "--kubeconfig" | "--context") {
+            continue;
+        }
+        // The value of the last one may be what is asked for.
+        if let Some(value) = value.or_else(|| rest.next().map(String::as_str)) {
+            words.push(format!("{name}={value}"));
         }
     }
     Plugin::try_parse_from(words)
         .ok()
         .map(|plugin| plugin.kubectl.to)
-}
-
-/// The value of an option, where it is a word of its own.
-trait NextValue<'w> {
-    fn next_if_value(&mut self, option: &str) -> Option<String>;
-}
-
-impl<'w> NextValue<'w> for std::slice::Iter<'w, String> {
-    fn next_if_value(&mut self, option: &str) -> Option<String> {
-        if option.contains('=') {
-            return None;
-        }
-        self.next().cloned()
-    }
 }
 
 fn contexts(before: &[String]) -> Vec<(String, String)> {

@@ -243,8 +243,7 @@ mod tests {
             .insert(("web".to_owned(), "app".to_owned(), "1.2.0".to_owned()));
         assert_eq!(
             table(&fleet, Some("web"), now()),
-            "\
- policy   active   mode      in force   files   drifting   held   healed (24 h)
+            " policy   active   mode      in force   files   drifting   held   healed (24 h)
  app      1.2.0    heal           1/3     202          1      0              14
      canary 1.3.0 10 %
      1 node has another version: node-b has 1.0.0: kubectl drift why node-b

@@ -80,7 +80,7 @@ spec: {policy: web, version: 1.0.0}
     let (_, problems) = lineages(&format!("{policy}{reference}"));
     let said = problems.to_string();
     assert!(
-        said.contains("web has no version 1.0.0") && said.contains("a PolicyVersionRef takes versions from a namespace of a cluster, and files have none"),
+        said.contains("`web` has no version 1.0.0") && said.contains("a PolicyVersionRef takes versions from a namespace of a cluster, and files have none"),
         "{said}"
     );
 }

@@ -55,8 +55,8 @@ node-b is drifting: agent 0.3.0, btf 24/24, seen 2 s ago
  policy    version   mode   files   drifting   held   healed (24 h)
  web/app   1.2.0     heal     200          1      1               3
 
-  /etc/app/app.conf: suppressed: content, mode, by sh (pid 77, uid 0) in pod shop/cart-7d9, container
-  app of Deployment/cart
+  /etc/app/app.conf: suppressed: content, mode, by sh (pid 77, uid 0) in pod shop/cart-7d9,
+  container app of Deployment/cart
   /etc/app/tls.pem: healed: mode
 
 One path: kubectl drift why node-b /etc/app/app.conf
