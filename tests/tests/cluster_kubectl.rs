@@ -83,7 +83,7 @@ fn people_see_in_kubectl_what_agents_have_written() -> Result<()> {
     let Some(cluster) = Cluster::for_agent(TEST, "drift-kubectl", (NODE, "web"))? else {
         return Ok(());
     };
-    cluster.ask(&["delete", "nd", "--all"], "")?;
+    nobody(&cluster)?;
     let scene = Scene::new()?;
     let plugin = Plugin::new(&cluster, scene.root())?;
     let path = scene.at("app.conf");
@@ -196,6 +196,12 @@ fn people_see_in_kubectl_what_agents_have_written() -> Result<()> {
     Ok(())
 }
 
+/// No NodeDrifts, all at once: kubectl would delete a thousand one by one.
+fn nobody(cluster: &Cluster) -> Result<()> {
+    let all = "/apis/configdrift.io/v1alpha1/nodedrifts";
+    cluster.ask(&["delete", "--raw", all], "").map(drop)
+}
+
 /// The kubeconfig of an account without any role.
 fn as_person(cluster: &Cluster, scene: &Scene) -> Result<PathBuf> {
     let of = ["-n", "drift-kubectl"];
@@ -204,19 +210,11 @@ fn as_person(cluster: &Cluster, scene: &Scene) -> Result<PathBuf> {
         "",
     )?;
     let token = cluster.ask(&[&of[..], &["create", "token", "person"]].concat(), "")?;
-    let text = fs::read_to_string(cluster.kubeconfig())?;
-    let mut config = Vec::new();
-    for line in text.lines() {
-        // The client's certificate makes place for the token.
-        if line.contains("client-certificate") {
-            let indent = &line[..line.find(|c: char| c.is_alphabetic()).unwrap_or(0)];
-            config.push(format!("{indent}token: {}", token.trim()));
-        } else if !line.contains("client-key") {
-            config.push(line.to_owned());
-        }
-    }
+    let mut config: Value = serde_json::from_slice(&fs::read(cluster.kubeconfig())?)?;
+    // In the place of the admin's certificate.
+    config["users"][0]["user"] = json!({"token": token.trim()});
     let path = scene.root().join("person.kubeconfig");
-    fs::write(&path, config.join("\n"))?;
+    fs::write(&path, config.to_string())?;
     Ok(path)
 }
 
@@ -283,7 +281,7 @@ fn a_large_fleet_is_shown_in_seconds_and_who_has_stopped_is_never_healthy() -> R
         return Ok(());
     };
     cluster.ask(&["delete", "node", "fleet-node"], "")?;
-    cluster.ask(&["delete", "nd", "--all"], "")?;
+    nobody(&cluster)?;
     let scene = Scene::new()?;
     let plugin = Plugin::new(&cluster, scene.root())?;
     written(&cluster, COUNT)?;
@@ -316,5 +314,5 @@ fn a_large_fleet_is_shown_in_seconds_and_who_has_stopped_is_never_healthy() -> R
         "{stale}"
     );
     ensure!(took < Duration::from_secs(20), "{took:?}");
-    cluster.ask(&["delete", "nd", "--all"], "").map(drop)
+    nobody(&cluster)
 }

@@ -25,7 +25,7 @@ const RETRY: Duration = Duration::from_secs(10);
 /// Why the API server cannot be called.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Reach {
-    #[error("the kubeconfig is of no use: {0}")]
+    #[error("the kubeconfig is of no use: {}", first_line(.0))]
     Kubeconfig(#[from] kube::config::KubeconfigError),
     #[error(
         "this is no pod that may call an API server ({0}): name a kubeconfig with --kubeconfig"
@@ -33,6 +33,12 @@ pub(crate) enum Reach {
     NoPod(#[from] kube::config::InClusterError),
     #[error("there can be no client: {0}")]
     Client(#[from] kube::Error),
+}
+
+/// The lines after it quote the file, and there are tokens in it.
+fn first_line(error: &kube::config::KubeconfigError) -> String {
+    let said = error.to_string();
+    said.lines().next().unwrap_or_default().to_owned()
 }
 
 /// A client, as soon as there can be one.
@@ -88,4 +94,19 @@ pub(super) fn jittered(span: Duration) -> Duration {
     let random = RandomState::new().build_hasher().finish();
     let share = (random % 1000) as u32;
     span / 2 + span / 2 * share / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kubeconfig_that_cannot_be_read_is_not_quoted() {
+        let text = "apiVersion: v1\nusers:\n- name: a\n  user: {\"token: hunter2\n";
+        let error = Kubeconfig::from_yaml(text).expect_err("an unclosed quote");
+        assert!(error.to_string().contains("hunter2"), "{error}");
+        let said = Reach::from(error).to_string();
+        assert!(said.starts_with("the kubeconfig is of no use: "), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
 }
