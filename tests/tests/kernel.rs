@@ -1,4 +1,4 @@
-//! The whole kernel tier in one program, for the guests of `cargo xtask vmtest`: nine programs that are the same but for their tests would be most of an image.
+//! The kernel tier: the kernel programs on this kernel, and in the guests of `cargo xtask vmtest`.
 
 mod kernel_alias;
 mod kernel_cost;

@@ -69,8 +69,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
 }
 
-/// Runs a file of tests with all that it can try, on an agent as it is shipped. Programs that it needs are installed where that is possible.
-fn long(test: &str, variables: &[(&str, &str)]) -> Result<()> {
+/// Runs the tests of a program, those whose name begins so, with all that they can try, on an agent as it is shipped. Programs that they need are installed where
+/// that is possible.
+fn long((program, tests): (&str, &str), variables: &[(&str, &str)]) -> Result<()> {
     let workspace = Workspace::find()?;
     let toolchain = setup::ensure(&workspace)?;
     build::probes(&workspace, &toolchain)?;
@@ -80,8 +81,8 @@ fn long(test: &str, variables: &[(&str, &str)]) -> Result<()> {
         bail!("not installed: {}", missing.join(", "));
     }
     let step = Step::cargo("sweep")
-        .args(["test", "--package", "drift-tests", "--test", test])
-        .args(["--", "--nocapture", "--test-threads=1"]);
+        .args(["test", "--package", "drift-tests", "--test", program])
+        .args(["--", tests, "--nocapture", "--test-threads=1"]);
     let with = |step: Step, (name, value): &(&str, &str)| step.env(name, value);
     let step = variables.iter().fold(step, with);
     step.env("DRIFT_AGENT", &agent)

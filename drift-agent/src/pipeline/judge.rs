@@ -22,6 +22,9 @@ use super::{
 
 /// Looks in a row that a change may overtake before the verdict is given all the same.
 const MOST_OVERTAKEN: u32 = 8;
+/// Before a look that takes the place of one that was overtaken: twice as long each time, up to eight times. Who changes a file again and again rings once a
+/// look, so he pays for as many bells as there are looks.
+const OVERTAKEN_PAUSE: Duration = Duration::from_millis(2);
 /// Between looks at a file that no two reads agree on.
 const UNSTABLE_PAUSE: Duration = Duration::from_millis(20);
 /// How long a close may take, and between looks meanwhile.
@@ -94,9 +97,10 @@ impl Pipeline {
         if (looked.overtaken || rung) && state.overtaken < MOST_OVERTAKEN {
             state.overtaken += 1;
             state.why = Some(why);
+            let pause = OVERTAKEN_PAUSE * (1 << (state.overtaken - 1).min(3));
             // While somebody writes, the timer that his doorbell has set brings the look.
             if self.timers.get(Timer::Path(index)).is_none() {
-                self.queue(index, true);
+                self.timers.set(Timer::Path(index), now + pause);
             }
             return Ok(());
         }

@@ -18,6 +18,9 @@ use crate::{
     workspace::{Profile, Workspace},
 };
 
+/// The programs of the tests.
+const PROGRAMS: [&str; 2] = ["cluster", "cluster_resources"];
+
 /// Run the tests that need a cluster.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -38,8 +41,8 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     let start = Instant::now();
     let mut step =
         Step::cargo("test what needs a cluster").args(["test", "--package", "drift-tests"]);
-    for tier in tiers(workspace)? {
-        step = step.args(["--test", &tier]);
+    for program in PROGRAMS {
+        step = step.args(["--test", program]);
     }
     if let Some(folder) = cluster.folder() {
         step = step.env("DRIFT_KUBE", folder);
@@ -59,27 +62,6 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     killed(workspace)?;
     said("killed and down", start.elapsed());
     Ok(())
-}
-
-/// Names of the test files of the tier.
-fn tiers(workspace: &Workspace) -> Result<Vec<String>> {
-    let folder = workspace.root.join("tests/tests");
-    let entries = fs::read_dir(&folder).with_context(|| format!("listing {}", folder.display()))?;
-    let mut tiers = Vec::new();
-    for entry in entries {
-        let name = entry?.file_name().to_string_lossy().into_owned();
-        let name = name.strip_suffix(".rs").unwrap_or(&name);
-        if name.starts_with("cluster_") {
-            tiers.push(name.to_owned());
-        }
-    }
-    ensure!(
-        !tiers.is_empty(),
-        "no tests of the cluster in {}",
-        folder.display()
-    );
-    tiers.sort_unstable();
-    Ok(tiers)
 }
 
 /// An `up` that is killed half way leaves daemons, and `down` finds them.

@@ -22,5 +22,5 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             .as_deref()
             .map(|name| ("DRIFT_SWEEP_PROCESS", name)),
     );
-    super::long("flow_fault", &variables)
+    super::long(("flow", "flow_fault::"), &variables)
 }

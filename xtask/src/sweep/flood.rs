@@ -6,5 +6,5 @@
 pub(crate) struct Args {}
 
 pub(crate) fn run(_args: &Args) -> anyhow::Result<()> {
-    super::long("flow_flood", &[("DRIFT_SWEEP", "1")])
+    super::long(("flow", "flow_flood::"), &[("DRIFT_SWEEP", "1")])
 }

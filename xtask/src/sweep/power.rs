@@ -11,5 +11,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    super::long("flow_power", &[("DRIFT_CUTS", &args.cuts.to_string())])
+    super::long(
+        ("flow", "flow_power::"),
+        &[("DRIFT_CUTS", &args.cuts.to_string())],
+    )
 }

@@ -11,5 +11,8 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
-    super::long("flow_race", &[("DRIFT_HEALS", &args.heals.to_string())])
+    super::long(
+        ("flow_race", ""),
+        &[("DRIFT_HEALS", &args.heals.to_string())],
+    )
 }

@@ -12,7 +12,7 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> Result<()> {
     super::long(
-        "flow_rival",
+        ("flow", "flow_rival::"),
         &[("DRIFT_RIVAL_SECONDS", &args.seconds.to_string())],
     )
 }

@@ -51,17 +51,37 @@ fn is_crate_root(files: &Files, path: &Path) -> bool {
         (Some("src"), Some("main.rs" | "lib.rs")) => outer.is_some_and(package),
         (Some("bin"), _) => folder.parent().is_some_and(|src| src.ends_with("src")),
         (Some("tests" | "examples" | "benches" | "fuzz_targets"), Some(name)) => {
-            name != "build.rs" && outer.is_some_and(package)
+            name != "build.rs" && outer.is_some_and(|outer| is_found(files, outer, path))
         }
         (_, Some("build.rs")) => package(folder),
         (_, Some("main.rs")) => {
             // tests/foo/main.rs is a test of its own
             outer.is_some_and(|outer| {
-                outer.ends_with("tests") || outer.ends_with("examples") || outer.ends_with("bin")
+                outer.ends_with("examples")
+                    || outer.ends_with("bin")
+                    || (outer.ends_with("tests")
+                        && outer
+                            .parent()
+                            .is_some_and(|package| is_found(files, package, path)))
             })
         }
         _ => false,
     }
+}
+
+/// Whether Cargo finds a program of a package by where it lies. A package with `autotests = false` names its tests.
+fn is_found(files: &Files, package: &Path, path: &Path) -> bool {
+    let manifest = package.join("Cargo.toml");
+    if !files.has(&manifest) {
+        return false;
+    }
+    let manifest = files.text(&manifest).unwrap_or_default();
+    let Ok(within) = path.strip_prefix(package) else {
+        return false;
+    };
+    let is_test = within.starts_with("tests");
+    let named = format!("path = \"{}\"", within.display());
+    !is_test || !manifest.contains("autotests = false") || manifest.contains(&named)
 }
 
 /// Names in `mod name;` lines.
@@ -116,7 +136,7 @@ mod tests {
     #[test]
     fn a_file_that_nothing_declares_is_found() {
         let root = tempfile::tempdir().unwrap();
-        for package in ["agent", "tests"] {
+        for package in ["agent", "tests", "named"] {
             std::fs::create_dir_all(root.path().join(package)).unwrap();
             std::fs::write(root.path().join(package).join("Cargo.toml"), "").unwrap();
         }
@@ -142,6 +162,14 @@ mod tests {
                 ("tests/tests/flow_heal.rs", "mod flow;\n"),
                 ("tests/tests/flow/mod.rs", ""),
                 ("tests/tests/flow/undeclared.rs", ""),
+                (
+                    "named/Cargo.toml",
+                    "autotests = false\n[[test]]\npath = \"tests/flow.rs\"\n",
+                ),
+                ("named/tests/flow.rs", "mod flow_heal;\n"),
+                ("named/tests/flow_heal.rs", ""),
+                ("named/tests/flow_lost.rs", ""),
+                ("named/tests/alone/main.rs", ""),
             ],
         );
         let found: Vec<_> = check(&files)
@@ -150,7 +178,12 @@ mod tests {
             .collect();
         assert_eq!(
             found,
-            ["agent/src/heal/lost.rs", "tests/tests/flow/undeclared.rs"]
+            [
+                "agent/src/heal/lost.rs",
+                "named/tests/alone/main.rs",
+                "named/tests/flow_lost.rs",
+                "tests/tests/flow/undeclared.rs"
+            ]
         );
     }
 }

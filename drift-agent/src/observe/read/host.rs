@@ -22,7 +22,12 @@ use super::{
     places::Places,
     stat::{Stat, stat_at},
 };
-use crate::{compare::structured, declare::Declared, observe::Reading, report::complain};
+use crate::{
+    compare::structured,
+    declare::{ActivePolicy, Declared},
+    observe::Reading,
+    report::complain,
+};
 
 /// File systems that are told of.
 const MOST_TOLD: usize = 256;
@@ -97,8 +102,19 @@ impl Host {
     /// From now on these paths are declared: see [`Places::declare`].
     pub fn declare(&self, files: &[Arc<Declared>]) {
         if let Some(places) = &self.places {
-            let tag = |file: &Declared| format!("{} {}", file.policy.name, file.policy.version);
-            places.declare(files.iter().map(|file| (file.real().to_owned(), tag(file))));
+            // Neighbours mostly have the same policy.
+            let mut last: Option<(&Arc<ActivePolicy>, Arc<str>)> = None;
+            let each = files.iter().map(|file| {
+                let policy = &file.policy;
+                let known = last.take().filter(|(known, _)| Arc::ptr_eq(known, policy));
+                let tag = match known {
+                    Some((_, tag)) => tag,
+                    None => format!("{} {}", policy.name, policy.version).into(),
+                };
+                last = Some((policy, Arc::clone(&tag)));
+                (file.real(), tag)
+            });
+            places.declare(each);
         }
         if self.told.is_some() {
             self.tell_missing_mounts(files);

@@ -12,7 +12,7 @@ use std::{
         unix::ffi::{OsStrExt, OsStringExt},
     },
     path::{Path, PathBuf},
-    sync::{Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
 use drift_common::escape;
@@ -54,26 +54,65 @@ pub struct PathPlace {
     own: Option<Place>,
 }
 
-impl PathPlace {
-    /// Where the directory that a path is in must be, and the path itself, should it be a directory.
-    fn ways(&self, path: &Path) -> Vec<(PathBuf, Place)> {
-        let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
-            return Vec::new();
-        };
-        let own = self.own.clone().unwrap_or_else(|| self.way.in_it(name));
-        vec![(above.to_owned(), self.way.clone()), (path.to_owned(), own)]
-    }
+/// What is kept of a [`PathPlace`] beside its tag: what is the same for all that is in one directory is there once.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Kept {
+    way: Arc<Place>,
+    own: Option<Box<Place>>,
+}
+
+/// A declared path.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Entry {
+    /// Of its declaration.
+    tag: Arc<str>,
+    kept: Option<Kept>,
 }
 
 #[derive(Debug, Default)]
 struct State {
-    kept: BTreeMap<PathBuf, PathPlace>,
-    /// Declarations whose paths may get a place.
-    tags: HashMap<PathBuf, String>,
-    /// The places of the directories of `kept`.
-    ways: HashMap<PathBuf, Place>,
+    declared: BTreeMap<Box<Path>, Entry>,
+    /// The places of the directories that declared paths with a place are in.
+    ways: HashMap<Box<Path>, Arc<Place>>,
+    /// What an earlier run, or another process, has kept: until something is declared.
+    resumed: HashMap<Box<Path>, PathPlace>,
     /// Not written yet.
     changed: bool,
+}
+
+impl State {
+    fn kept(&self, path: &Path) -> Option<&Kept> {
+        self.declared.get(path)?.kept.as_ref()
+    }
+
+    /// Where a directory must be: one that something declared is in, or a declared path, should it be one.
+    fn way(&self, path: &Path) -> Option<Place> {
+        if let Some(way) = self.ways.get(path) {
+            return Some(Place::clone(way));
+        }
+        let Kept { way, own } = self.kept(path)?;
+        match own {
+            Some(own) => Some(Place::clone(own)),
+            None => Some(way.in_it(path.file_name()?)),
+        }
+    }
+
+    /// Gives a declared path its place.
+    fn take(&mut self, path: &Path, way: Place, own: Option<Place>) {
+        let (Some(entry), Some(above)) = (self.declared.get_mut(path), path.parent()) else {
+            return;
+        };
+        let way = match self.ways.get(above) {
+            Some(known) if **known == way => Arc::clone(known),
+            _ => {
+                let way = Arc::new(way);
+                self.ways.insert(above.into(), Arc::clone(&way));
+                way
+            }
+        };
+        let own = own.map(Box::new);
+        entry.kept = Some(Kept { way, own });
+    }
 }
 
 /// The places of declared paths beneath one root.
@@ -119,45 +158,62 @@ impl Places {
     }
 
     /// From now on these paths are declared, each with a tag that is another when it is declared anew: then it gets another place.
-    pub fn declare(&self, paths: impl Iterator<Item = (PathBuf, String)>) {
+    pub fn declare<'p>(&self, paths: impl Iterator<Item = (&'p Path, Arc<str>)>) {
         let mut state = lock(&self.state);
-        state.tags = paths.collect();
-        let State {
-            kept, tags, ways, ..
-        } = &mut *state;
-        kept.retain(|path, kept| tags.get(path) == Some(&kept.tag));
-        *ways = kept
-            .iter()
-            .flat_map(|(path, kept)| kept.ways(path))
-            .collect();
+        let mut before = std::mem::take(&mut state.declared);
+        let mut resumed = std::mem::take(&mut state.resumed);
+        state.ways.clear();
+        for (path, tag) in paths {
+            let twice = state.declared.get(path);
+            if twice.is_some_and(|entry| entry.tag == tag) {
+                continue;
+            }
+            let known = before.remove(path).filter(|entry| entry.tag == tag);
+            let resumed = resumed.remove(path).filter(|place| *place.tag == *tag);
+            let entry = Entry { tag, kept: None };
+            state.declared.insert(path.into(), entry);
+            if let Some(Kept { way, own }) = known.and_then(|entry| entry.kept) {
+                let way = Arc::unwrap_or_clone(way);
+                state.take(path, way, own.map(|own| *own));
+            } else if let Some(PathPlace { way, own, .. }) = resumed {
+                state.take(path, way, own);
+            }
+        }
     }
 
     /// The place of a declared path, if it has one.
     pub fn of_path(&self, path: &Path) -> Option<PathPlace> {
-        lock(&self.state).kept.get(path).cloned()
+        let state = lock(&self.state);
+        let Entry { tag, kept } = state.declared.get(path)?;
+        let Kept { way, own } = kept.as_ref()?;
+        Some(PathPlace {
+            tag: tag.as_ref().to_owned(),
+            way: Place::clone(way),
+            own: own.as_deref().cloned(),
+        })
     }
 
     /// This is the place that another process has found for a declared path. False: here it has another one.
     pub fn expect(&self, path: &Path, place: PathPlace) -> bool {
         let mut state = lock(&self.state);
-        if let Some(known) = state.kept.get(path) {
-            let own = match (&known.own, &place.own) {
+        if let Some(known) = state.kept(path) {
+            let own = match (known.own.as_deref(), &place.own) {
                 (Some(known), Some(place)) => known.is_same(place),
                 (None, None) => true,
                 (Some(_), None) | (None, Some(_)) => false,
             };
             return own && known.way.is_same(&place.way);
         }
-        if state.tags.get(path) == Some(&place.tag) {
-            state.ways.extend(place.ways(path));
-            state.kept.insert(path.to_owned(), place);
+        let declared = state.declared.get(path);
+        if declared.is_some_and(|entry| *entry.tag == *place.tag) {
+            state.take(path, place.way, place.own);
         }
         true
     }
 
     /// Whether a directory, just opened, is where it was when what is in it was declared. Directories of which nothing is declared are where they are.
     pub(super) fn is_in_place(&self, path: &Path, opened: BorrowedFd<'_>) -> bool {
-        let Some(way) = lock(&self.state).ways.get(path).cloned() else {
+        let Some(way) = lock(&self.state).way(path) else {
             return true;
         };
         // What cannot be told is no reason to leave a path alone: it is on this kernel for ever.
@@ -167,7 +223,7 @@ impl Places {
 
     /// Whether a directory that is not there would be where it was, if it were made in the nearest directory above it, which is open.
     pub(super) fn would_be_in_place(&self, path: &Path, above: BorrowedFd<'_>) -> bool {
-        let Some(way) = lock(&self.state).ways.get(path).cloned() else {
+        let Some(way) = lock(&self.state).way(path) else {
             return true;
         };
         self.now(path, above, None)
@@ -176,7 +232,8 @@ impl Places {
 
     /// Whether it is known where this directory must be.
     pub(super) fn has_way(&self, path: &Path) -> bool {
-        lock(&self.state).ways.contains_key(path)
+        let state = lock(&self.state);
+        state.ways.contains_key(path) || state.kept(path).is_some()
     }
 
     /// Whether what stands at a declared path, in a directory that is in its place, is not mounted there by itself, or was already. Taken is its place, if it
@@ -192,8 +249,8 @@ impl Places {
             .filter(|id| *id != way_id)
             .and_then(|id| self.place(path, id));
         let mut state = lock(&self.state);
-        if let Some(kept) = state.kept.get(path) {
-            return match (&own, &kept.own) {
+        if let Some(kept) = state.kept(path) {
+            return match (&own, kept.own.as_deref()) {
                 (Some(now), Some(then)) => now.is_same(then),
                 (None, None) => true,
                 // The file itself, bound over it, is still that file.
@@ -201,10 +258,8 @@ impl Places {
                 (None, Some(_)) => false,
             };
         }
-        if let Some(tag) = state.tags.get(path).cloned() {
-            let kept = PathPlace { tag, way, own };
-            state.ways.extend(kept.ways(path));
-            state.kept.insert(path.to_owned(), kept);
+        if state.declared.contains_key(path) {
+            state.take(path, way, own);
             state.changed = true;
         }
         true
@@ -213,14 +268,14 @@ impl Places {
     /// What hides the declared place of a path, for people.
     pub fn told(&self, path: &Path) -> Option<String> {
         let above = path.parent()?;
-        let kept = lock(&self.state).kept.get(path).cloned()?;
+        let kept = lock(&self.state).kept(path).cloned()?;
         let mut mounts = lock(&self.mounts);
         // The innermost mount on the way is the one that is seen.
         mounts.get(0).ok()?;
         let on_top = mounts.innermost(path)?;
         let shown = escape::path(&on_top.point);
         let what = describe(on_top);
-        let place = kept.own.as_ref().unwrap_or(&kept.way);
+        let place = kept.own.as_deref().unwrap_or(&kept.way);
         let name = path.strip_prefix(above).ok()?;
         let within = match &kept.own {
             Some(own) => own.within.clone(),
@@ -347,8 +402,8 @@ impl Places {
             };
             let own = place(2 + PLACE).filter(|own| !own.fs_type.is_empty());
             let path = PathBuf::from(OsString::from_vec(row[0].to_vec()));
-            let kept = PathPlace { tag, way, own };
-            state.kept.entry(path).or_insert(kept);
+            let place = PathPlace { tag, way, own };
+            state.resumed.insert(path.into(), place);
         }
         Ok(())
     }
@@ -364,7 +419,7 @@ impl Places {
             if !std::mem::take(&mut state.changed) {
                 return Ok(());
             }
-            state.kept.clone()
+            state.declared.clone()
         };
         let none = Place {
             fs_type: String::new(),
@@ -378,10 +433,13 @@ impl Places {
                 out.write_all(&[END])
             };
             field(boot().as_bytes())?;
-            for (path, PathPlace { tag, way, own }) in &rows {
+            for (path, Entry { tag, kept }) in &rows {
+                let Some(Kept { way, own }) = kept else {
+                    continue;
+                };
                 field(path.as_os_str().as_bytes())?;
                 field(tag.as_bytes())?;
-                for place in [way, own.as_ref().unwrap_or(&none)] {
+                for place in [&**way, own.as_deref().unwrap_or(&none)] {
                     let (major, minor) = place.dev.unwrap_or_default();
                     field(place.fs_type.as_bytes())?;
                     field(place.source.as_os_str().as_bytes())?;
@@ -424,7 +482,7 @@ mod tests {
         let (dir, file) = (folder.path().join("d"), folder.path().join("places"));
         fs::create_dir(&dir).unwrap();
         let path = dir.join("f");
-        let declared = |tag: &str| std::iter::once((path.clone(), tag.to_owned()));
+        let declared = |tag: &str| std::iter::once((&*path, tag.into()));
         let opened = fs::File::open(&dir).unwrap();
         let fd = std::os::fd::AsFd::as_fd(&opened);
         let places = Places::of(Path::new("/")).unwrap();
@@ -445,15 +503,50 @@ mod tests {
         let again = Places::of(Path::new("/")).unwrap();
         again.resume(&file).unwrap();
         again.declare(declared("1"));
-        assert_eq!(lock(&again.state).kept, lock(&places.state).kept);
+        assert_eq!(lock(&again.state).declared, lock(&places.state).declared);
+        assert!(again.is_in_place(&dir, fd));
         // What was declared there is elsewhere now.
-        for kept in lock(&again.state).kept.values_mut() {
-            kept.way.within = "/elsewhere".into();
+        for entry in lock(&again.state).declared.values_mut() {
+            let kept = entry.kept.as_mut().unwrap();
+            Arc::make_mut(&mut kept.way).within = "/elsewhere".into();
         }
         again.declare(declared("1"));
         assert!(!again.is_in_place(&dir, fd));
         again.declare(declared("2"));
         assert!(again.is_in_place(&dir, fd), "declared anew");
-        assert!(lock(&again.state).kept.is_empty());
+        assert_eq!(again.of_path(&path), None);
+        again.resume(&file).unwrap();
+        again.declare(declared("2"));
+        assert_eq!(
+            again.of_path(&path),
+            None,
+            "that was of another declaration"
+        );
+    }
+
+    #[test]
+    fn a_declared_directory_has_its_own_place_and_what_is_in_one_directory_shares_that() {
+        let folder = tempfile::tempdir().unwrap();
+        let (dir, top) = (folder.path().join("d"), folder.path());
+        fs::create_dir(&dir).unwrap();
+        let paths = [dir.clone(), top.join("f"), top.join("g")];
+        let opened = fs::File::open(top).unwrap();
+        let fd = std::os::fd::AsFd::as_fd(&opened);
+        let places = Places::of(Path::new("/")).unwrap();
+        places.declare(paths.iter().map(|path| (&**path, "1".into())));
+        assert!(!places.has_way(&dir), "it was not looked at");
+        for path in &paths {
+            assert!(places.is_own(path, fd, path.file_name().unwrap()));
+        }
+        assert!(places.has_way(&dir) && places.has_way(top));
+        let within = fs::File::open(&dir).unwrap();
+        assert!(places.is_in_place(&dir, std::os::fd::AsFd::as_fd(&within)));
+        let state = lock(&places.state);
+        let way = &state.ways[top];
+        assert_eq!(state.ways.len(), 1);
+        let ways = state.declared.values().map(|entry| entry.kept.as_ref());
+        for kept in ways {
+            assert!(Arc::ptr_eq(&kept.unwrap().way, way));
+        }
     }
 }

@@ -1,0 +1,7 @@
+//! The agent and a real API server.
+
+mod cluster_deploy;
+mod cluster_node_drift;
+mod cluster_own_node;
+mod cluster_source;
+mod cluster_who;

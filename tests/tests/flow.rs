@@ -1,0 +1,35 @@
+//! The built agent, from a change to what came of it.
+
+mod flow_after_heal;
+mod flow_attributes;
+mod flow_brakes;
+mod flow_by_hand;
+mod flow_capability;
+mod flow_crash;
+mod flow_declared;
+mod flow_degraded;
+mod flow_disks;
+mod flow_editors;
+mod flow_fault;
+mod flow_fidelity;
+mod flow_flood;
+mod flow_guard;
+mod flow_hardlinks;
+mod flow_heal;
+mod flow_host_root;
+mod flow_load;
+mod flow_moments;
+mod flow_names;
+mod flow_own;
+mod flow_places;
+mod flow_policies;
+mod flow_power;
+mod flow_privilege;
+mod flow_restart;
+mod flow_restorer;
+mod flow_rival;
+mod flow_service;
+mod flow_structured;
+mod flow_targets;
+mod flow_through;
+mod flow_versions;
