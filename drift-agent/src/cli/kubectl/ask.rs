@@ -288,7 +288,7 @@ pub(super) fn unanswered(what: &'static str, error: kube::Error) -> Unanswered {
         }
         other => {
             let causes = anyhow::Error::from(other);
-            let said = format!("{:#}", causes);
+            let said = format!("{causes:#}");
             Unanswered::Unreachable(escape::printable(&said).into_owned())
         }
     }
