@@ -4,6 +4,7 @@ mod abort;
 mod accept;
 mod activate;
 mod check;
+mod columns;
 mod completions;
 mod diff;
 mod difference;
@@ -12,6 +13,7 @@ mod explain;
 mod format;
 mod heal;
 mod history;
+mod kubectl;
 mod pause;
 mod policy;
 mod probe;
@@ -58,6 +60,8 @@ Examples:
       how this node is, and what has happened on it
   drift-agent policy validate --policies policies
       say all that is wrong with policies, on any machine
+  kubectl drift status
+      how a fleet of nodes is, where this program is called kubectl-drift (or: drift-agent kubectl status)
   sudo drift-agent probe
       which sensor would run on this machine, and what it would not see";
 
@@ -78,6 +82,7 @@ enum Command {
     History(history::History),
     Status(status::StatusCommand),
     Policy(policy::Policy),
+    Kubectl(kubectl::Kubectl),
     Completions(completions::Completions),
     Man(completions::Man),
     Probe(probe::ProbeCommand),
@@ -96,8 +101,8 @@ fn no_answer(other: u8) -> ExitCode {
 }
 
 /// What was asked for. `Err`: it is said already, and the status it comes to.
-fn parse() -> Result<Command, ExitCode> {
-    Cli::try_parse().map(|cli| cli.command).map_err(|error| {
+fn parse<P: Parser>() -> Result<P, ExitCode> {
+    P::try_parse().map_err(|error| {
         let is_asked_for = !error.use_stderr();
         match error.print() {
             Ok(()) if is_asked_for => ExitCode::SUCCESS,
@@ -121,7 +126,14 @@ pub fn main() -> ExitCode {
     if let Some(status) = crate::restore::main() {
         return status;
     }
-    let command = match parse() {
+    let command = match kubectl::called_as() {
+        Some(kubectl::Name::Plugin) => parse::<kubectl::Plugin>().map(Command::from),
+        Some(kubectl::Name::Completion) => {
+            return kubectl::complete(std::env::args_os().skip(1).collect());
+        }
+        None => parse::<Cli>().map(|cli| cli.command),
+    };
+    let command = match command {
         Ok(command) => command,
         Err(status) => return status,
     };
@@ -141,6 +153,7 @@ pub fn main() -> ExitCode {
         Command::History(history) => history.run(),
         Command::Status(status) => status.run(),
         Command::Policy(policy) => policy.run(),
+        Command::Kubectl(kubectl) => kubectl.run(),
         Command::Completions(completions) => completions.run(),
         Command::Man(man) => man.run(),
         Command::Probe(probe) => probe.run(),

@@ -43,8 +43,13 @@ use tokio::{sync::oneshot, time::timeout};
 use self::{folder::Folder, notice::Heard, view::View};
 use crate::{declare::Sources, serve::Desk};
 
+pub(crate) use client::{Reach, connect, own};
+pub(crate) use events::CONTROLLER;
 pub use notice::Notices;
 pub use pods::Pods;
+pub(crate) use publish::{MANAGER, STALE};
+pub(crate) use seen::{Key, Kind, News, Stamp};
+pub(crate) use watch::{config, news};
 
 /// How long a node that has never heard its API server waits for it before it begins with no policies.
 const FIRST: Duration = Duration::from_secs(10);

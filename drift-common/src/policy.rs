@@ -50,6 +50,7 @@ mod guard;
 mod parse;
 mod path;
 mod problem;
+mod reference;
 mod reload;
 mod render;
 mod requirement;
@@ -82,6 +83,7 @@ pub use guard::{
 };
 pub use parse::{API_VERSION, is_name, parse, semantic_version};
 pub use problem::{Problem, Problems};
+pub use reference::{End, PolicyVersionRef};
 pub use reload::{AfterHeal, Endpoint, Method, Signal, Whom};
 pub use render::render;
 pub use requirement::{Dependency, Environment, Variable};
@@ -121,6 +123,8 @@ pub struct Policy {
 pub enum Document {
     Policy(Policy),
     Version(PolicyVersion),
+    /// Of a cluster: a policy folder has no namespaces.
+    Reference(PolicyVersionRef),
 }
 
 #[cfg(test)]

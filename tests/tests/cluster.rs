@@ -2,6 +2,7 @@
 
 mod cluster_deploy;
 mod cluster_faults;
+mod cluster_kubectl;
 mod cluster_node_drift;
 mod cluster_own_node;
 mod cluster_source;

@@ -373,7 +373,12 @@ fn the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names() -> 
     ensure!(releases.is_empty(), "{releases}");
     // What the page names.
     let definitions = cluster.ask(&["get", "crd", "-o", "name"], "")?;
-    for kind in ["policies", "policyversions", "nodedrifts"] {
+    for kind in [
+        "policies",
+        "policyversions",
+        "policyversionrefs",
+        "nodedrifts",
+    ] {
         ensure!(
             definitions.contains(&format!("/{kind}.configdrift.io")),
             "{definitions}"

@@ -423,3 +423,116 @@ fn what_is_for_a_node_follows_its_labels_and_what_is_wrong_changes_nothing() -> 
     agent.stop()?;
     Ok(())
 }
+
+#[test]
+fn a_version_of_another_namespace_is_taken_where_both_namespaces_say_so() -> Result<()> {
+    const TEST: &str = "a_version_of_another_namespace_is_taken_where_both_namespaces_say_so";
+    let Some(cluster) = Cluster::for_agent(TEST, "drift-taker", ("source-g", "web"))? else {
+        return Ok(());
+    };
+    cluster.namespace("drift-giver")?;
+    let scene = Scene::new()?;
+    let path = scene.at("app.conf");
+    let apply = |namespace: &str, object: serde_json::Value| {
+        cluster.ask(&["-n", namespace, "apply", "-f", "-"], &object.to_string())
+    };
+    let resource = |kind: &str, name: &str, spec: serde_json::Value| json!({"apiVersion": "configdrift.io/v1alpha1", "kind": kind, "metadata": {"name": name}, "spec": spec});
+    let version = |number: &str, content: serde_json::Value| {
+        let spec = json!({"policy": "base", "version": number, "files": [{"path": path, "content": content}]});
+        resource("PolicyVersion", &format!("base-{number}"), spec)
+    };
+    apply("drift-giver", version("1.0.0", json!({"inline": "one\n"})))?;
+    // What a version names is kept beside it.
+    let kept = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "app"}, "data": {"app.conf": "two\n"}, "immutable": true});
+    apply("drift-giver", kept)?;
+    apply(
+        "drift-giver",
+        version(
+            "2.0.0",
+            json!({"configMap": {"name": "app", "key": "app.conf"}}),
+        ),
+    )?;
+    let active = |number: &str| {
+        let spec = json!({"activeVersion": number, "mode": "heal", "guard": {"backoff": {"first": "0s"}}, "nodeSelector": {"role": "web"}});
+        apply("drift-taker", resource("Policy", "app", spec))
+    };
+    let agent = cluster.agent(&scene, "source-g")?;
+    let says = |what: &str| {
+        let said = wait::until(Duration::from_secs(20), || {
+            let said = agent.errors();
+            if said.contains(what) {
+                Ok(())
+            } else {
+                Err(said)
+            }
+        });
+        said.map_err(|said| anyhow::anyhow!("it does not say `{what}`: {said}"))
+    };
+
+    // One namespace alone says nothing that counts, and what would is said: in the log, and to people at the Policy.
+    active("1.0.0")?;
+    apply(
+        "drift-taker",
+        resource(
+            "PolicyVersionRef",
+            "base",
+            json!({"policy": "app", "from": {"namespace": "drift-giver", "policy": "base"}}),
+        ),
+    )?;
+    let remedy = "make a PolicyVersionRef in drift-giver with `policy: base` and `to: {namespaces: [drift-taker]}`";
+    says(remedy)?;
+    ensure!(!path.exists(), "it was not given");
+    let told = wait::until(Duration::from_secs(20), || {
+        let events = cluster.json(&["-n", "drift-taker", "get", "events.events.k8s.io"]);
+        let events = events.map_err(|error| format!("{error:#}"))?.to_string();
+        if events.contains("PolicyRejected") && events.contains(remedy) {
+            Ok(())
+        } else {
+            Err(events)
+        }
+    });
+    told.map_err(|told| anyhow::anyhow!("the Events are {told}"))?;
+    let node = cluster.json(&["get", "nd", "source-g"])?["status"]["conditions"].to_string();
+    ensure!(node.contains("NotTaken") && node.contains(remedy), "{node}");
+
+    let grant = resource(
+        "PolicyVersionRef",
+        "to-taker",
+        json!({"policy": "base", "to": {"namespaces": ["drift-taker"]}}),
+    );
+    apply("drift-giver", grant.clone())?;
+    let activated = agent.activated(0, "1.0.0")?;
+    ensure!(activated["policy"] == "drift-taker.app", "{activated}");
+    holds(&path, "one\n")?;
+    let mark = agent.mark();
+    active("2.0.0")?;
+    agent.activated(mark, "2.0.0")?;
+    holds(&path, "two\n")?;
+
+    // The grant goes. What is in force stays and is healed, also after a restart, and nothing of that namespace is taken any more.
+    cluster.ask(&["-n", "drift-giver", "delete", "cpvref", "to-taker"], "")?;
+    let refused = wait::until(Duration::from_secs(20), || {
+        let node = cluster.json(&["get", "nd", "source-g"]);
+        let node = node.map_err(|error| format!("{error:#}"))?["status"]["conditions"].to_string();
+        if node.contains(remedy) {
+            Ok(())
+        } else {
+            Err(node)
+        }
+    });
+    refused.map_err(|node| anyhow::anyhow!("the conditions are {node}"))?;
+    active("1.0.0")?;
+    fs::write(&path, "drift\n")?;
+    holds(&path, "two\n")?;
+    agent.stop()?;
+    fs::write(&path, "drift\n")?;
+    let agent = cluster.agent(&scene, "source-g")?;
+    holds(&path, "two\n")?;
+    // And is given again.
+    let mark = agent.mark();
+    apply("drift-giver", grant)?;
+    agent.activated(mark, "1.0.0")?;
+    holds(&path, "one\n")?;
+    agent.stop()?;
+    Ok(())
+}

@@ -16,8 +16,9 @@ Examples:
   cargo xtask deb        target/deb/drift-agent_<version>_<architecture>.deb
   sudo dpkg -i target/deb/drift-agent_*.deb
 
-It brings /usr/sbin/drift-agent and a unit, starts nothing by itself, and takes the state folder
-away when it is purged. Policies go into /etc/drift/policies.";
+It brings /usr/sbin/drift-agent, links by which kubectl finds its plugin, and a unit, starts
+nothing by itself, and takes the state folder away when it is purged. Policies go into
+/etc/drift/policies.";
 
 /// Write the agent as a Debian package.
 #[derive(Debug, clap::Args)]
@@ -132,6 +133,7 @@ Description: keeps configuration files as they are declared
         "etc/drift",
         "etc/drift/policies",
         "usr",
+        "usr/bin",
         "usr/lib",
         "usr/lib/systemd",
         "usr/lib/systemd/system",
@@ -152,6 +154,9 @@ Description: keeps configuration files as they are declared
             What::File(unit),
         ),
         ("usr/share/doc/drift-agent/copyright", What::File(licence)),
+        // By these names kubectl finds its plugins, and what completes their commands.
+        ("usr/bin/kubectl-drift", link()),
+        ("usr/bin/kubectl_complete-drift", link()),
     ] {
         data.push(Entry {
             path: path.to_owned(),
@@ -168,6 +173,10 @@ Description: keeps configuration files as they are declared
         &archive::files(&data, Owner::Writes)?,
     );
     Ok(package)
+}
+
+fn link() -> What {
+    What::Link("../sbin/drift-agent".to_owned())
 }
 
 /// A file in an archive of `ar(1)`: a line of fixed columns, the bytes, and one more where their number is odd.
@@ -220,6 +229,23 @@ mod tests {
                     "{paths:?}"
                 );
                 assert_eq!(paths.len(), 3);
+                let mut data = tar::Archive::new(&after[..size]);
+                let links = data.entries().unwrap().map(Result::unwrap);
+                let links: Vec<_> = links
+                    .filter(|entry| entry.header().entry_type().is_symlink())
+                    .map(|entry| {
+                        let target = entry.link_name().unwrap().unwrap().into_owned();
+                        (entry.path().unwrap().into_owned(), target)
+                    })
+                    .collect();
+                let link = |name: &str| (name.into(), "../sbin/drift-agent".into());
+                assert_eq!(
+                    links,
+                    [
+                        link("usr/bin/kubectl-drift"),
+                        link("usr/bin/kubectl_complete-drift")
+                    ]
+                );
             }
             rest = &after[size + size % 2..];
         }

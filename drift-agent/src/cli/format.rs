@@ -4,7 +4,7 @@ use clap::ValueEnum;
 use serde_json::Value;
 
 /// How to print it.
-#[derive(Clone, Copy, Debug, Default, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// For people.
     #[default]

@@ -1,5 +1,7 @@
 //! Which of a cluster's policies are for a node, and how they are called there. No I/O.
 
+mod crossing;
+
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -24,8 +26,19 @@ pub(super) struct Share {
     pub(super) marks: BTreeMap<String, Mark>,
     /// UIDs of policies that may be older than before.
     pub(super) accepted: BTreeSet<String>,
+    /// Namespaces of the versions that are written in another one, by their names here.
+    pub(super) homes: BTreeMap<String, String>,
     /// Why none of it can be taken, where that is known before it is read.
     pub(super) refused: Option<String>,
+}
+
+impl Share {
+    /// The namespace in which a version was written, and where what it names is kept.
+    pub(super) fn home<'s>(&'s self, namespace: &'s str, document: &Value) -> &'s str {
+        let name = document["metadata"]["name"].as_str();
+        let home = name.and_then(|name| self.homes.get(name));
+        home.map_or(namespace, String::as_str)
+    }
 }
 
 /// What each namespace says to `node`. A namespace that says nothing is left out.
@@ -34,6 +47,7 @@ pub(super) struct Share {
 pub(super) fn choose(
     policies: &Kind<Object>,
     versions: &Kind<Object>,
+    references: &Kind<Object>,
     node: &Node,
 ) -> BTreeMap<String, Share> {
     let mut shares: BTreeMap<String, Share> = BTreeMap::new();
@@ -56,23 +70,33 @@ pub(super) fn choose(
         }
     }
     for (key, _, object) in versions.iter() {
-        let of = Key {
-            namespace: key.namespace.clone(),
-            name: text(&object.spec, "policy").unwrap_or_default().to_owned(),
-        };
+        let of = policy_of(key, object);
         if chosen.contains(&of)
             && let Some(share) = shares.get_mut(&key.namespace)
         {
-            share.documents.push(version(key, object));
+            let name = local(&key.namespace, &key.name);
+            share.documents.push(version(&name, object, &of));
         }
     }
+    crossing::add(&mut shares, &chosen, versions, references);
     shares
+}
+
+/// The policy that an object names, in its own namespace.
+fn policy_of(key: &Key, object: &Object) -> Key {
+    Key {
+        namespace: key.namespace.clone(),
+        name: text(&object.spec, "policy").unwrap_or_default().to_owned(),
+    }
 }
 
 /// The Policy as it is for `node`; `None`: it is not for it.
 fn assigned(key: &Key, object: &Object, node: &Node) -> Option<Value> {
-    let mut document = document("Policy", key, object);
-    let policy = parsed(&document.to_string());
+    let mut document = document("Policy", &local(&key.namespace, &key.name), object);
+    let policy = match parsed(&document.to_string()) {
+        Some(Document::Policy(policy)) => Some(policy),
+        _ => None,
+    };
     let spec = document["spec"].as_object_mut();
     if let (Some(policy), Some(spec)) = (policy, spec) {
         let version = assign(&policy, node)?;
@@ -84,39 +108,38 @@ fn assigned(key: &Key, object: &Object, node: &Node) -> Option<Value> {
 }
 
 /// `None`: it is not right, which is said by who reads what is written here.
-fn parsed(text: &str) -> Option<policy::Policy> {
+fn parsed(text: &str) -> Option<Document> {
     let mut problems = Problems::default();
     let source = Source::new(Path::new("policy").into(), text.as_bytes().to_vec()).ok()?;
     let documents = policy::parse(&source, &mut problems);
-    match documents.into_iter().next() {
-        Some(Document::Policy(policy)) if problems.is_empty() => Some(policy),
-        _ => None,
-    }
+    let document = documents.into_iter().next();
+    document.filter(|_| problems.is_empty())
 }
 
 /// With the name that it has on the node.
-fn document(kind: &str, key: &Key, object: &Object) -> Value {
+fn document(kind: &str, name: &str, object: &Object) -> Value {
     json!({
         "apiVersion": API_VERSION,
         "kind": kind,
-        "metadata": {"name": local(&key.namespace, &key.name)},
+        "metadata": {"name": name},
         "spec": object.spec,
     })
 }
 
-fn version(key: &Key, object: &Object) -> Value {
-    let mut document = document("PolicyVersion", key, object);
-    let rename = |fields: &mut Map<String, Value>| {
+/// As a version of the policy `of`, which needs other policies of the same namespace.
+fn version(name: &str, object: &Object, of: &Key) -> Value {
+    let mut document = document("PolicyVersion", name, object);
+    let rename = |fields: &mut Map<String, Value>, to: Option<&str>| {
         if let Some(Value::String(name)) = fields.get_mut("policy") {
-            *name = local(&key.namespace, name);
+            *name = local(&of.namespace, to.unwrap_or(name));
         }
     };
     if let Some(spec) = document["spec"].as_object_mut() {
-        rename(spec);
+        rename(spec, Some(&of.name));
         let needed = spec.get_mut("dependencies").and_then(Value::as_array_mut);
         for needed in needed.into_iter().flatten() {
             if let Some(fields) = needed.as_object_mut() {
-                rename(fields);
+                rename(fields, None);
             }
         }
     }
@@ -151,7 +174,7 @@ mod tests {
         *,
     };
 
-    fn kind(objects: &[(&str, &str, Value)]) -> Kind<Object> {
+    pub(super) fn kind(objects: &[(&str, &str, Value)]) -> Kind<Object> {
         let mut kind = Kind::default();
         for (namespace, name, spec) in objects {
             let key = Key {
@@ -172,7 +195,7 @@ mod tests {
         kind
     }
 
-    fn node(role: &str) -> Node {
+    pub(super) fn node(role: &str) -> Node {
         Node {
             uid: "uid".to_owned(),
             labels: [("role".to_owned(), role.to_owned())].into(),
@@ -216,7 +239,8 @@ mod tests {
             ("other", "app-1", version_of("app", "1.0.0")),
             ("other", "db-1", version_of("db", "1.0.0")),
         ]);
-        let shares = choose(&policies, &versions, &node("web"));
+        let none = Kind::default();
+        let shares = choose(&policies, &versions, &none, &node("web"));
         assert_eq!(shares.keys().collect::<Vec<_>>(), ["shop"]);
         let share = &shares["shop"];
         let names: Vec<&str> = share
@@ -251,7 +275,7 @@ mod tests {
         let text: Vec<String> = share.documents.iter().map(Value::to_string).collect();
         assert_eq!(refused("shop", &text.join("\n---\n")), None);
         assert_eq!(
-            choose(&policies, &versions, &node("db"))
+            choose(&policies, &versions, &none, &node("db"))
                 .keys()
                 .collect::<Vec<_>>(),
             ["other", "shop"]
@@ -261,7 +285,7 @@ mod tests {
     #[test]
     fn what_cannot_be_read_is_for_every_node_and_is_refused() {
         let policies = kind(&[("shop", "app", json!({"activeVersion": "1"}))]);
-        let shares = choose(&policies, &Kind::default(), &node("web"));
+        let shares = choose(&policies, &Kind::default(), &Kind::default(), &node("web"));
         let text = shares["shop"].documents[0].to_string();
         let said = refused("shop", &text).unwrap_or_default();
         assert!(said.contains("`1` is not a semantic version"), "{said}");

@@ -24,8 +24,8 @@ const RETRY: Duration = Duration::from_secs(10);
 
 /// Why the API server cannot be called.
 #[derive(Debug, thiserror::Error)]
-enum Reach {
-    #[error("the kubeconfig is of no use: {0}")]
+pub(crate) enum Reach {
+    #[error("the kubeconfig is of no use: {}", first_line(.0))]
     Kubeconfig(#[from] kube::config::KubeconfigError),
     #[error(
         "this is no pod that may call an API server ({0}): name a kubeconfig with --kubeconfig"
@@ -33,6 +33,12 @@ enum Reach {
     NoPod(#[from] kube::config::InClusterError),
     #[error("there can be no client: {0}")]
     Client(#[from] kube::Error),
+}
+
+/// The lines after it quote the file, and there are tokens in it.
+fn first_line(error: &kube::config::KubeconfigError) -> String {
+    let said = error.to_string();
+    said.lines().next().unwrap_or_default().to_owned()
 }
 
 /// A client, as soon as there can be one.
@@ -52,10 +58,22 @@ pub(super) async fn client(source: &Source) -> Client {
 }
 
 async fn reach(source: &Source) -> Result<Client, Reach> {
-    let mut config = match &source.kubeconfig {
-        Some(path) => {
-            let kubeconfig = Kubeconfig::read_from(path)?;
-            Config::from_custom_kubeconfig(kubeconfig, &KubeConfigOptions::default()).await?
+    let kubeconfig = source.kubeconfig.as_deref().map(Kubeconfig::read_from);
+    connect(kubeconfig.transpose()?, None).await
+}
+
+/// A client as `kubeconfig` says, in its current context or another; `None`: as a pod is told.
+pub(crate) async fn connect(
+    kubeconfig: Option<Kubeconfig>,
+    context: Option<&str>,
+) -> Result<Client, Reach> {
+    let mut config = match kubeconfig {
+        Some(kubeconfig) => {
+            let options = KubeConfigOptions {
+                context: context.map(str::to_owned),
+                ..KubeConfigOptions::default()
+            };
+            Config::from_custom_kubeconfig(kubeconfig, &options).await?
         }
         None => Config::incluster()?,
     };
@@ -65,9 +83,9 @@ async fn reach(source: &Source) -> Result<Client, Reach> {
 }
 
 /// One of the project's own kinds.
-pub(super) fn own(kind: &str) -> ApiResource {
+pub(crate) fn own(kind: &str) -> ApiResource {
     let (group, version) = API_VERSION.split_once('/').unwrap_or((API_VERSION, ""));
-    // kube's own plural of Policy is right, of PolicyVersion and NodeDrift too.
+    // kube's own plurals of them are right.
     ApiResource::from_gvk(&GroupVersionKind::gvk(group, version, kind))
 }
 
@@ -76,4 +94,19 @@ pub(super) fn jittered(span: Duration) -> Duration {
     let random = RandomState::new().build_hasher().finish();
     let share = (random % 1000) as u32;
     span / 2 + span / 2 * share / 1000
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_kubeconfig_that_cannot_be_read_is_not_quoted() {
+        let text = "apiVersion: v1\nusers:\n- name: a\n  user: {\"token: hunter2\n";
+        let error = Kubeconfig::from_yaml(text).expect_err("an unclosed quote");
+        assert!(error.to_string().contains("hunter2"), "{error}");
+        let said = Reach::from(error).to_string();
+        assert!(said.starts_with("the kubeconfig is of no use: "), "{said}");
+        assert!(!said.contains("hunter2"), "{said}");
+    }
 }

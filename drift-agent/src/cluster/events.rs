@@ -9,6 +9,7 @@ use semver::Version;
 use super::{notice::Notice, view::View};
 use crate::{report::Event, serve::ActorStatus};
 
+pub(crate) use post::CONTROLLER;
 pub(super) use post::Post;
 
 /// Kinds of Events of all objects that wait to be told; of more only their number is.

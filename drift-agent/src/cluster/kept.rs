@@ -43,56 +43,60 @@ impl Contents {
         let mut lacks = false;
         let mut all = BTreeSet::new();
         for (namespace, share) in shares {
-            let wanted = wanted(&share.documents);
-            if let Err(why) = self.read(namespace, &wanted).await {
+            let wanted = wanted(&share.documents, |document| share.home(namespace, document));
+            if share.refused.is_some() {
+                // It is not taken, whatever is there.
+            } else if let Err(why) = self.read(namespace, &wanted).await {
                 share.refused = Some(why);
                 lacks = true;
             } else {
-                put(&mut share.documents, |kept| {
-                    self.known.get(&(namespace.clone(), kept.clone())).cloned()
+                let mut documents = std::mem::take(&mut share.documents);
+                put(&mut documents, |document, kept| {
+                    let home = share.home(namespace, document).to_owned();
+                    self.known.get(&(home, kept.clone())).cloned()
                 });
+                share.documents = documents;
             }
-            all.extend(wanted.into_iter().map(|kept| (namespace.clone(), kept)));
+            all.extend(wanted);
         }
         self.known.retain(|key, _| all.contains(key));
         lacks
     }
 
-    async fn read(&mut self, namespace: &str, wanted: &BTreeSet<Kept>) -> Result<(), String> {
+    async fn read(
+        &mut self,
+        namespace: &str,
+        wanted: &BTreeSet<(String, Kept)>,
+    ) -> Result<(), String> {
         if wanted.len() > MOST {
             return Err(format!(
                 "its versions name more than {MOST} keys of ConfigMaps and Secrets"
             ));
         }
         // They are sorted: the keys of one object stand beside each other.
-        let mut object: Option<(Keeper, &str, Data)> = None;
-        for kept in wanted {
-            let place = (namespace.to_owned(), kept.clone());
-            if self.known.contains_key(&place) {
+        let mut object: Option<((&str, Keeper, &str), Data)> = None;
+        for place in wanted {
+            if self.known.contains_key(place) {
                 continue;
             }
-            let is_same =
-                matches!(&object, Some((by, name, _)) if (*by, *name) == (kept.by, &*kept.name));
-            if !is_same {
-                let data = self.get(namespace, kept).await?;
-                object = Some((kept.by, &kept.name, data));
+            let (home, kept) = place;
+            let which = (home.as_str(), kept.by, &*kept.name);
+            let mut what = format!("{} {}", kept.by.kind(), kept.name);
+            if home != namespace {
+                what = format!("{what} in the namespace {home}");
             }
-            let data = object.as_mut().map(|(_, _, data)| data);
+            if object.as_ref().is_none_or(|(of, _)| *of != which) {
+                object = Some((which, self.get(home, kept, &what).await?));
+            }
+            let data = object.as_mut().map(|(_, data)| data);
             let bytes = data.and_then(|data| data.remove(&*kept.key));
-            let bytes = bytes.ok_or_else(|| {
-                format!(
-                    "the {} {} has no key {}",
-                    kept.by.kind(),
-                    kept.name,
-                    kept.key
-                )
-            })?;
-            self.known.insert(place, STANDARD.encode(bytes));
+            let bytes = bytes.ok_or_else(|| format!("the {what} has no key {}", kept.key))?;
+            self.known.insert(place.clone(), STANDARD.encode(bytes));
         }
         Ok(())
     }
 
-    async fn get(&self, namespace: &str, kept: &Kept) -> Result<Data, String> {
+    async fn get(&self, namespace: &str, kept: &Kept, what: &str) -> Result<Data, String> {
         let client = self.client.clone();
         let found = match kept.by {
             Keeper::ConfigMap => {
@@ -108,16 +112,13 @@ impl Contents {
                     .map(|found| found.map(of_secret))
             }
         };
-        let what = format!("the {} {}", kept.by.kind(), kept.name);
         match found {
             Ok(Some((Some(true), data))) => Ok(data),
             Ok(Some(_)) => Err(format!(
-                "{what} can change, and a version never does: give it `immutable: true`"
+                "the {what} can change, and a version never does: give it `immutable: true`"
             )),
-            Ok(None) | Err(Unwritten::Undefined) => {
-                Err(format!("there is no {} {}", kept.by.kind(), kept.name))
-            }
-            Err(error) => Err(format!("{what} cannot be read: {error}")),
+            Ok(None) | Err(Unwritten::Undefined) => Err(format!("there is no {what}")),
+            Err(error) => Err(format!("the {what} cannot be read: {error}")),
         }
     }
 }
@@ -139,15 +140,15 @@ fn of_secret(object: Secret) -> (Option<bool>, Data) {
     (object.immutable, data.collect())
 }
 
-/// What the documents name. What is not well written is left to who reads them.
-fn wanted(documents: &[Value]) -> BTreeSet<Kept> {
-    let files = documents
-        .iter()
-        .filter_map(|document| document["spec"]["files"].as_array());
-    files
-        .flatten()
-        .filter_map(|file| named(file["content"].as_object()?))
-        .collect()
+/// What the documents name, and in which namespace, as `home` says. What is not well written is left to who reads them.
+fn wanted<'h>(documents: &[Value], home: impl Fn(&Value) -> &'h str) -> BTreeSet<(String, Kept)> {
+    let of = |document| {
+        let home = home(document);
+        let files = document["spec"]["files"].as_array().into_iter().flatten();
+        let named = files.filter_map(|file| named(file["content"].as_object()?));
+        named.map(move |kept| (home.to_owned(), kept))
+    };
+    documents.iter().flat_map(of).collect()
 }
 
 fn named(content: &Map<String, Value>) -> Option<Kept> {
@@ -162,19 +163,27 @@ fn named(content: &Map<String, Value>) -> Option<Kept> {
 }
 
 /// Puts in what `known` gives. Of a Secret's content nothing is shown, unless the file says otherwise.
-fn put(documents: &mut [Value], known: impl Fn(&Kept) -> Option<String>) {
-    let files = documents
-        .iter_mut()
-        .filter_map(|document| document.get_mut("spec")?.get_mut("files")?.as_array_mut());
-    for file in files.flatten() {
-        let Some(kept) = file["content"].as_object().and_then(named) else {
+fn put(documents: &mut [Value], known: impl Fn(&Value, &Kept) -> Option<String>) {
+    for document in documents {
+        let files = document
+            .pointer_mut("/spec/files")
+            .and_then(Value::as_array_mut);
+        let Some(mut files) = files.map(std::mem::take) else {
             continue;
         };
-        let Some(base64) = known(&kept) else { continue };
-        file["content"] = json!({"base64": base64});
-        if kept.by == Keeper::Secret && file.get("redact").is_none() {
-            file["redact"] = json!("all");
+        for file in &mut files {
+            let Some(kept) = file["content"].as_object().and_then(named) else {
+                continue;
+            };
+            let Some(base64) = known(document, &kept) else {
+                continue;
+            };
+            file["content"] = json!({"base64": base64});
+            if kept.by == Keeper::Secret && file.get("redact").is_none() {
+                file["redact"] = json!("all");
+            }
         }
+        document["spec"]["files"] = Value::Array(files);
     }
 }
 
@@ -197,10 +206,10 @@ mod tests {
             ]}}),
             json!({"kind": "PolicyVersion"}),
         ];
-        let wanted = wanted(&documents);
-        let keys: Vec<&str> = wanted.iter().map(|kept| &*kept.key).collect();
+        let wanted = wanted(&documents, |_| "here");
+        let keys: Vec<&str> = wanted.iter().map(|(_, kept)| &*kept.key).collect();
         assert_eq!(keys, ["a.conf", "gone", "b"]);
-        put(&mut documents, |kept| {
+        put(&mut documents, |_, kept| {
             (&*kept.key != "gone").then(|| STANDARD.encode(&*kept.key))
         });
         let files = &documents[1]["spec"]["files"];

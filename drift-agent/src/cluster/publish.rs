@@ -32,13 +32,15 @@ use crate::{
 };
 
 /// As which part of the cluster the agent writes.
-pub(super) const MANAGER: &str = "drift-agent";
+pub(crate) const MANAGER: &str = "drift-agent";
 /// What has changed without a record is found so soon.
 const LOOK: Duration = Duration::from_secs(30);
 /// For the cluster's policies to be listed for the first time.
 const LISTED: Duration = Duration::from_secs(10);
 /// Written again after so long even where nothing has changed, so that others see that the agent is there, and what somebody else has made of it goes.
 const RENEW: Duration = Duration::from_secs(300);
+/// An agent that has not written for so long could not: it looks whether to renew every half minute, and tries again after a minute at most.
+pub(crate) const STALE: Duration = Duration::from_secs(RENEW.as_secs() + 120);
 /// For an answer of the API server. One whose etcd hangs holds a request for a minute.
 const ANSWER: Duration = Duration::from_secs(10);
 const FIRST_RETRY: Duration = Duration::from_secs(1);

@@ -7,14 +7,14 @@ use serde_json::Value;
 
 /// Which object of a kind.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Key {
-    pub(super) namespace: String,
-    pub(super) name: String,
+pub(crate) struct Key {
+    pub(crate) namespace: String,
+    pub(crate) name: String,
 }
 
 /// Which object it is, and which of its states.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Stamp {
+pub(crate) struct Stamp {
     pub(super) uid: String,
     /// Its `resourceVersion`: a number of etcd's that only grows, until a backup is put back.
     pub(super) revision: Option<u64>,
@@ -35,7 +35,7 @@ const MOST_GONE: usize = 1024;
 
 /// The objects of one kind. Within a watch older news than is known changes nothing. A list that is being read takes the place of the one before when it is complete.
 #[derive(Debug)]
-pub(super) struct Kind<T> {
+pub(crate) struct Kind<T> {
     there: BTreeMap<Key, (Stamp, T)>,
     list: Option<BTreeMap<Key, (Stamp, T)>>,
     complete: bool,
@@ -59,7 +59,7 @@ impl<T> Default for Kind<T> {
 
 /// What a watch says.
 #[derive(Debug)]
-pub(super) enum News<T> {
+pub(crate) enum News<T> {
     /// A new list begins.
     Begin,
     /// One of that list.
@@ -72,7 +72,7 @@ pub(super) enum News<T> {
 
 impl<T> Kind<T> {
     /// Whether something may be other than it was.
-    pub(super) fn take(&mut self, news: News<T>) -> bool {
+    pub(crate) fn take(&mut self, news: News<T>) -> bool {
         match news {
             News::Begin => {
                 self.list = Some(BTreeMap::new());
@@ -128,7 +128,7 @@ impl<T> Kind<T> {
         before.is_some_and(|before| stamp.revision.is_some_and(|new| new <= before))
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (&Key, &Stamp, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&Key, &Stamp, &T)> {
         self.there
             .iter()
             .map(|(key, (stamp, object))| (key, stamp, object))
@@ -148,6 +148,15 @@ impl<T> Kind<T> {
     pub(super) fn begins_anew(&mut self) {
         self.revision = None;
     }
+
+    /// Whether it was listed at least once.
+    pub(super) fn is_complete(&self) -> bool {
+        self.complete
+    }
+
+    pub(crate) fn get(&self, key: &Key) -> Option<&T> {
+        self.there.get(key).map(|(_, object)| object)
+    }
 }
 
 /// All that matters to a node.
@@ -155,6 +164,8 @@ impl<T> Kind<T> {
 pub(super) struct Seen {
     pub(super) policies: Kind<Object>,
     pub(super) versions: Kind<Object>,
+    /// Which versions may cross from one namespace to another.
+    pub(super) references: Kind<Object>,
     /// One at most.
     pub(super) nodes: Kind<Node>,
 }
@@ -162,7 +173,10 @@ pub(super) struct Seen {
 impl Seen {
     /// Whether every kind was listed, so that what is not here is not there.
     pub(super) fn is_complete(&self) -> bool {
-        self.policies.complete && self.versions.complete && self.nodes.complete
+        self.policies.complete
+            && self.versions.complete
+            && self.references.complete
+            && self.nodes.complete
     }
 
     pub(super) fn node(&self) -> Option<&Node> {

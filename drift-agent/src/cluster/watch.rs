@@ -45,6 +45,9 @@ const WATCH: Duration = Duration::from_secs(290);
 enum Any {
     Policy(News<Object>),
     Version(News<Object>),
+    Reference(News<Object>),
+    /// Why they cannot be watched, though the API server answers.
+    NoReferences(String),
     Node(News<Node>),
 }
 
@@ -141,7 +144,7 @@ async fn put(
         });
         return (folder, false);
     };
-    let mut shares = choose(&seen.policies, &seen.versions, node);
+    let mut shares = choose(&seen.policies, &seen.versions, &seen.references, node);
     let lacks = contents.fill(&mut shares).await;
     let policies: BTreeMap<_, _> = shares
         .values()
@@ -183,13 +186,36 @@ fn take(seen: &mut Seen, any: Any) -> bool {
     match any {
         Any::Policy(news) => seen.policies.take(news),
         Any::Version(news) => seen.versions.take(news),
+        Any::Reference(news) => seen.references.take(news),
+        Any::NoReferences(_) if seen.references.is_complete() => false,
+        // A cluster that was told of an older drift, or an account with its rights: nothing crosses namespaces there, and all else goes on.
+        Any::NoReferences(why) => {
+            complain(format_args!(
+                "PolicyVersionRefs cannot be watched, and no namespace has versions of another ({why}): kubectl apply --server-side -f deploy/crds, and the rights that docs/cluster.md names"
+            ));
+            seen.references.take(News::Begin);
+            seen.references.take(News::End)
+        }
         Any::Node(news) => seen.nodes.take(news),
     }
 }
 
+/// What the API server says where it has no such kind, or does not let the agent watch it.
+fn refused(error: &watcher::Error) -> Option<String> {
+    let status = match error {
+        watcher::Error::InitialListFailed(kube::Error::Api(status))
+        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+        | watcher::Error::WatchFailed(kube::Error::Api(status))
+        | watcher::Error::WatchError(status) => status,
+        _ => return None,
+    };
+    let said = || drift_common::escape::printable(&status.message).into_owned();
+    matches!(status.code, 403 | 404).then(said)
+}
+
 type Stream = BoxStream<'static, Result<Any, watcher::Error>>;
 
-/// All three kinds, each with its own back-off.
+/// All kinds, each with its own back-off.
 fn all(client: &Client, node: &str) -> Stream {
     let resources = |kind: &str| {
         let api: Api<DynamicObject> = Api::all_with(client.clone(), &own(kind));
@@ -197,12 +223,24 @@ fn all(client: &Client, node: &str) -> Stream {
     };
     let policies = resources("Policy").map(|event| Ok(Any::Policy(news(event?, object))));
     let versions = resources("PolicyVersion").map(|event| Ok(Any::Version(news(event?, object))));
+    let references = resources("PolicyVersionRef").map(|event| match event {
+        Ok(event) => Ok(Any::Reference(news(event, object))),
+        Err(error) => match refused(&error) {
+            Some(why) => Ok(Any::NoReferences(why)),
+            None => Err(error),
+        },
+    });
     let this = config().fields(&format!("metadata.name={node}"));
     let nodes: Api<NodeObject> = Api::all(client.clone());
     let nodes = watcher(nodes, this)
         .default_backoff()
         .map(|event| Ok(Any::Node(news(event?, labelled))));
-    let streams: Vec<Stream> = vec![policies.boxed(), versions.boxed(), nodes.boxed()];
+    let streams: Vec<Stream> = vec![
+        policies.boxed(),
+        versions.boxed(),
+        references.boxed(),
+        nodes.boxed(),
+    ];
     futures_util::stream::select_all(streams).boxed()
 }
 
@@ -213,14 +251,14 @@ fn anew(client: &Client, node: &str, seen: &mut Seen, view: &watch::Sender<View>
     all(client, node)
 }
 
-pub(super) fn config() -> watcher::Config {
+pub(crate) fn config() -> watcher::Config {
     let seconds = jittered(WATCH).as_secs() as u32; // few
     watcher::Config::default()
         .streaming_lists()
         .timeout(seconds)
 }
 
-fn news<K: ResourceExt, T>(event: Event<K>, of: impl Fn(K) -> T) -> News<T> {
+pub(crate) fn news<K: ResourceExt, T>(event: Event<K>, of: impl Fn(K) -> T) -> News<T> {
     let key = |object: &K| Key {
         namespace: object.namespace().unwrap_or_default(),
         name: object.name_any(),

@@ -18,7 +18,7 @@ const MOST: u64 = 64;
 pub(super) fn matters(document: &Document) -> bool {
     match document {
         Document::Policy(policy) => policy.rollout.is_some() || !policy.node_selector.is_empty(),
-        Document::Version(_) => false,
+        Document::Version(_) | Document::Reference(_) => false,
     }
 }
 

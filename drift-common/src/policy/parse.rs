@@ -4,6 +4,7 @@ mod attribute;
 mod compare;
 mod content;
 mod policy;
+mod reference;
 mod reload;
 mod requirement;
 mod rollout;
@@ -58,12 +59,17 @@ pub fn parse(source: &Arc<Source>, problems: &mut Problems) -> Vec<Document> {
     documents
 }
 
-const KINDS: [(&str, Kind); 2] = [("Policy", Kind::Policy), ("PolicyVersion", Kind::Version)];
+const KINDS: [(&str, Kind); 3] = [
+    ("Policy", Kind::Policy),
+    ("PolicyVersion", Kind::Version),
+    ("PolicyVersionRef", Kind::Reference),
+];
 
 #[derive(Clone, Copy)]
 enum Kind {
     Policy,
     Version,
+    Reference,
 }
 
 /// Adds what `cursor` holds to `documents`: one, or those of a list. (`lists`: whether it may be one.)
@@ -115,6 +121,9 @@ fn document(
         Kind::Version => fields
             .required(decoder, "spec", version::spec)
             .and_then(|spec| Some(Document::Version(spec.named(name?)))),
+        Kind::Reference => fields
+            .required(decoder, "spec", reference::spec)
+            .and_then(|spec| Some(Document::Reference(spec.named(name?)))),
     };
     fields.ignored(&["status"]);
     fields.end(decoder);

@@ -14,8 +14,8 @@ use std::{
 use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
-    Compare, Content, Document, FileSpec, Guard, HardLinks, Heed, Policy, PolicyVersion, Principal,
-    Redact, Severity, parse::API_VERSION, tree,
+    Compare, Content, Document, End, FileSpec, Guard, HardLinks, Heed, Policy, PolicyVersion,
+    PolicyVersionRef, Principal, Redact, Severity, parse::API_VERSION, tree,
 };
 use crate::escape;
 
@@ -30,6 +30,7 @@ pub fn render(documents: &[Document]) -> impl fmt::Display + '_ {
             match document {
                 Document::Policy(policy) => render_policy(f, policy)?,
                 Document::Version(version) => render_version(f, version)?,
+                Document::Reference(reference) => render_reference(f, reference)?,
             }
         }
         Ok(())
@@ -42,6 +43,37 @@ fn head(f: &mut impl Write, kind: &str, name: &str) -> fmt::Result {
         f,
         "apiVersion: {API_VERSION}\nkind: {kind}\nmetadata:\n  name: {name}\nspec:"
     )
+}
+
+fn render_reference(f: &mut impl Write, reference: &PolicyVersionRef) -> fmt::Result {
+    let PolicyVersionRef {
+        name,
+        policy,
+        versions,
+        end,
+    } = reference;
+    head(f, "PolicyVersionRef", &name.value)?;
+    writeln!(f, "  policy: {}", scalar(&policy.value))?;
+    if !versions.is_empty() {
+        writeln!(f, "  versions:")?;
+    }
+    for version in versions {
+        writeln!(f, "    - {}", scalar(&version.value.to_string()))?;
+    }
+    match end {
+        End::From { namespace, policy } => {
+            writeln!(f, "  from:\n    namespace: {}", scalar(&namespace.value))?;
+            match policy {
+                Some(policy) => writeln!(f, "    policy: {}", scalar(&policy.value)),
+                None => Ok(()),
+            }
+        }
+        End::To { namespaces } => {
+            writeln!(f, "  to:\n    namespaces:")?;
+            let mut namespaces = namespaces.iter();
+            namespaces.try_for_each(|namespace| writeln!(f, "      - {}", scalar(&namespace.value)))
+        }
+    }
 }
 
 fn render_policy(f: &mut impl Write, policy: &Policy) -> fmt::Result {

@@ -31,7 +31,7 @@ struct Resource {
     columns: &'static [(&'static str, &'static str, &'static str)],
 }
 
-const RESOURCES: [Resource; 3] = [
+const RESOURCES: [Resource; 4] = [
     Resource {
         kind: "Policy",
         plural: "policies",
@@ -60,6 +60,22 @@ const RESOURCES: [Resource; 3] = [
         columns: &[
             ("Policy", "string", ".spec.policy"),
             ("Version", "string", ".spec.version"),
+            ("Age", "date", ".metadata.creationTimestamp"),
+        ],
+    },
+    Resource {
+        kind: "PolicyVersionRef",
+        plural: "policyversionrefs",
+        short: "cpvref",
+        part: Part::Spec(&shape::REFERENCE),
+        about: "Versions of a policy that cross from one namespace to another: one namespace says `from`, the other `to`, and without both nothing crosses.",
+        rules: &[],
+        columns: &[
+            ("Policy", "string", ".spec.policy"),
+            ("From", "string", ".spec.from.namespace"),
+            ("As", "string", ".spec.from.policy"),
+            ("To", "string", ".spec.to.namespaces"),
+            ("Versions", "string", ".spec.versions"),
             ("Age", "date", ".metadata.creationTimestamp"),
         ],
     },

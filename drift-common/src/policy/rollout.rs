@@ -112,13 +112,13 @@ pub fn assigned(documents: Vec<Document>, node: &Node) -> Vec<Document> {
                 }
                 None => others.push(policy.name.value),
             },
-            Document::Version(version) => kept.push(Document::Version(version)),
+            Document::Version(_) | Document::Reference(_) => kept.push(document),
         }
     }
     if !others.is_empty() {
         others.sort_unstable();
         kept.retain(|document| match document {
-            Document::Policy(_) => true,
+            Document::Policy(_) | Document::Reference(_) => true,
             Document::Version(version) => others.binary_search(&version.policy.value).is_err(),
         });
     }

@@ -34,6 +34,7 @@ pub fn schema() -> Json {
         "oneOf": [
             document("Policy", &shape::POLICY),
             document("PolicyVersion", &shape::VERSION_SPEC),
+            document("PolicyVersionRef", &shape::REFERENCE),
         ],
     })
 }

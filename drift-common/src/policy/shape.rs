@@ -31,11 +31,13 @@ macro_rules! words {
 // After the macro, which it uses.
 mod guard;
 pub mod node_drift;
+mod reference;
 mod rollout;
 
 pub(crate) use node_drift::NODE_DRIFT;
 
 pub(crate) use guard::{BACKOFF, FIGHT, GUARD, MAX_HEALS, MAX_PER_MINUTE, MAX_WINDOWS, WINDOW};
+pub(crate) use reference::{MOST_NAMED, MOST_NAMESPACES, REFERENCE, REFERENCE_FROM, REFERENCE_TO};
 use rollout::LABEL;
 pub(crate) use rollout::{ARM, CANARY, ROLLOUT};
 

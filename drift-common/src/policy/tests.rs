@@ -10,6 +10,7 @@ mod expected;
 mod identity;
 mod malformed;
 mod properties;
+mod reference;
 mod rollout;
 mod sound;
 mod syntax;

@@ -2,7 +2,7 @@
 
 mod claim;
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use semver::Version;
 
@@ -89,9 +89,12 @@ fn gathered(documents: Vec<Document>, holds: &Holds, problems: &mut Problems) ->
     let complete = problems.is_empty();
     let mut policies: BTreeMap<String, Policy> = BTreeMap::new();
     let mut versions: Vec<PolicyVersion> = Vec::new();
+    // Nothing comes of one here: who knows namespaces has put in what it brings.
+    let mut referred: BTreeSet<String> = BTreeSet::new();
     for document in documents {
         match document {
             Document::Version(version) => versions.push(version),
+            Document::Reference(reference) => drop(referred.insert(reference.policy.value)),
             Document::Policy(policy) => match policies.get(&policy.name.value) {
                 Some(first) => problems.push(twice(
                     format!(
@@ -115,7 +118,7 @@ fn gathered(documents: Vec<Document>, holds: &Holds, problems: &mut Problems) ->
     if complete {
         orphans(&policies, &versions, problems);
     }
-    gather(policies, versions, holds, complete, problems)
+    gather(policies, versions, holds, &referred, complete, problems)
 }
 
 fn twice(message: String, at: &Place, first: &Place) -> Problem {
@@ -197,6 +200,7 @@ fn gather(
     policies: BTreeMap<String, Policy>,
     versions: Vec<PolicyVersion>,
     holds: &Holds,
+    referred: &BTreeSet<String>,
     complete: bool,
     problems: &mut Problems,
 ) -> Vec<Lineage> {
@@ -237,6 +241,8 @@ fn gather(
                     "this node holds {shown} there instead of {}: put its PolicyVersion back, or say another activeVersion",
                     wanted.value
                 ))
+            } else if referred.contains(&name) {
+                problem.help("a PolicyVersionRef takes versions from a namespace of a cluster, and files have none: put its PolicyVersion here")
             } else if versions.is_empty() {
                 problem.help(format!("there is no PolicyVersion with `policy: {name}`"))
             } else {

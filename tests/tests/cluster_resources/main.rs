@@ -147,6 +147,16 @@ spec:
   guard: {backoff: {first: 2s, factor: 3, cap: 300s}, perMinute: 10, fight: {heals: 3, within: 1m, hold: 1h30m}}
   nodeSelector: {role: web}
   rollout: {arms: [{name: a, version: 1.2.0, weight: 50}, {name: b, version: 1.2.0, weight: 20}]}
+---
+apiVersion: configdrift.io/v1alpha1
+kind: PolicyVersionRef
+metadata: {name: base}
+spec: {policy: base, from: {namespace: platform, policy: linux-base}, versions: [1.0.0]}
+---
+apiVersion: configdrift.io/v1alpha1
+kind: PolicyVersionRef
+metadata: {name: web-to-shop}
+spec: {policy: web, to: {namespaces: [shop, team]}}
 "#;
 
 #[test]
@@ -164,7 +174,7 @@ fn a_policy_file_is_applied_and_what_the_cluster_gives_is_a_policy_file() -> Res
             "-n",
             "drift-files",
             "get",
-            "cpv,cpol",
+            "cpv,cpol,cpvref",
             "-o",
             "yaml",
             "--show-managed-fields",
@@ -189,6 +199,18 @@ fn a_policy_file_is_applied_and_what_the_cluster_gives_is_a_policy_file() -> Res
         &["policy.configdrift.io/web", "1.2.0", "heal"],
         &["NAME", "POLICY", "VERSION", "AGE"],
         &["policyversion.configdrift.io/web-1.2.0", "web", "1.2.0"],
+        &["NAME", "POLICY", "FROM", "AS", "TO", "VERSIONS", "AGE"],
+        &[
+            "policyversionref.configdrift.io/base",
+            "base",
+            "platform",
+            "linux-base",
+        ],
+        &[
+            "policyversionref.configdrift.io/web-to-shop",
+            "web",
+            "[\"shop\",\"team\"]",
+        ],
     ] {
         let found = listed.lines().any(|line| {
             let there: Vec<&str> = line.split_whitespace().collect();

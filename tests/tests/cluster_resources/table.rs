@@ -411,6 +411,57 @@ const VERSION: &[Row] = &[
     ),
 ];
 
+const REFERENCE: &[Row] = &[
+    (
+        "/spec/policy",
+        &["\"a.b-c\""],
+        &["\"A\"", "\"\"", "7", "null"],
+    ),
+    (
+        "/spec/versions",
+        &["[\"1.2.0\"]", "[\"1.2.0\", \"2.0.0-rc.1\"]"],
+        &["[]", "[\"1.2\"]", "\"1.2.0\"", "[7]", "{}"],
+    ),
+    (
+        "/spec/from",
+        &[
+            "{\"namespace\": \"platform\"}",
+            "{\"namespace\": \"a-1\", \"policy\": \"base.x\"}",
+        ],
+        &[
+            "{}",
+            "{\"namespace\": \"Platform\"}",
+            "{\"namespace\": \"a.b\"}",
+            "{\"namespace\": \"\"}",
+            "{\"namespace\": \"a\", \"policy\": \"-b\"}",
+            "{\"namespace\": \"a\", \"name\": \"b\"}",
+            "\"platform\"",
+            "[]",
+        ],
+    ),
+    (
+        "/spec/from/namespace",
+        &["\"a23456789012345678901234567890123456789012345678901234567890123\""],
+        &["\"a234567890123456789012345678901234567890123456789012345678901234\""],
+    ),
+    // The other end, which is in the place of the first.
+    (
+        "/spec",
+        &[
+            "{\"policy\": \"a\", \"to\": {\"namespaces\": [\"shop\"]}}",
+            "{\"policy\": \"a\", \"versions\": [\"1.0.0\"], \"to\": {\"namespaces\": [\"shop\", \"team-b\"]}}",
+        ],
+        &[
+            "{\"policy\": \"a\"}",
+            "{\"policy\": \"a\", \"from\": {\"namespace\": \"b\"}, \"to\": {\"namespaces\": [\"b\"]}}",
+            "{\"policy\": \"a\", \"to\": {\"namespaces\": []}}",
+            "{\"policy\": \"a\", \"to\": {\"namespaces\": [\"*\"]}}",
+            "{\"policy\": \"a\", \"to\": {}}",
+            "{\"to\": {\"namespaces\": [\"shop\"]}}",
+        ],
+    ),
+];
+
 /// What the API server cannot see, and the agent refuses: packed contents, access lists, capabilities, patterns, and what is within a value that can be of two types.
 const ONLY_THE_AGENT: &[(&str, &str)] = &[
     (
@@ -443,6 +494,7 @@ const ONLY_A_FILE: &[(&str, &str)] = &[
 fn base(kind: &str) -> Value {
     let spec = match kind {
         "Policy" => json!({"activeVersion": "1.2.0"}),
+        "PolicyVersionRef" => json!({"policy": "web", "from": {"namespace": "platform"}}),
         _ => {
             json!({"policy": "web", "version": "1.2.0", "files": [{"path": "/etc/a", "content": {"inline": "a"}}]})
         }
@@ -483,7 +535,11 @@ pub(super) fn cases() -> Result<Vec<Case>> {
             });
             Ok(())
         };
-    for (kind, rows) in [("Policy", POLICY), ("PolicyVersion", VERSION)] {
+    for (kind, rows) in [
+        ("Policy", POLICY),
+        ("PolicyVersion", VERSION),
+        ("PolicyVersionRef", REFERENCE),
+    ] {
         for (pointer, taken, refused) in rows {
             for (values, verdict) in [(taken, true), (refused, false)] {
                 for value in *values {

@@ -2,12 +2,11 @@
 
 use drift_common::escape::printable;
 use jiff::{Timestamp, tz::TimeZone};
-use unicode_width::UnicodeWidthStr;
 
-use crate::serve::{Health, Held, PolicyStatus, Status};
-
-/// Between the columns.
-const GAP: &str = "   ";
+use crate::{
+    cli::columns::{GAP, Row, columns, span},
+    serve::{Health, Held, PolicyStatus, Status},
+};
 
 pub(super) fn table(status: &Status, zone: &TimeZone) -> String {
     let mut text = head(status);
@@ -83,9 +82,6 @@ fn head(status: &Status) -> String {
     parts.join(GAP) + "\n"
 }
 
-/// A cell, and whether it stands to the right.
-type Row = Vec<(String, bool)>;
-
 fn running(policies: &[PolicyStatus], zone: &TimeZone) -> Vec<Row> {
     let is_late = policies.iter().any(|policy| policy.not_compared > 0);
     let text = |text: &str| (printable(text).into_owned(), false);
@@ -158,41 +154,6 @@ fn held(held: &Held, zone: &TimeZone) -> String {
     });
     let more = if held.count > 1 { ", …" } else { "" };
     format!("{}   {}{until}{more}", held.count, first.reason)
-}
-
-fn columns(rows: &[Row]) -> String {
-    let count = rows.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..count)
-        .map(|at| {
-            let cells = rows.iter().filter_map(|row| row.get(at));
-            cells.map(|(cell, _)| cell.width()).max().unwrap_or(0)
-        })
-        .collect();
-    let mut text = String::new();
-    for row in rows {
-        let cells = row.iter().zip(&widths).map(|((cell, right), width)| {
-            let pad = " ".repeat(width - cell.width());
-            if *right {
-                pad + cell
-            } else {
-                cell.clone() + &pad
-            }
-        });
-        let line = format!(" {}", cells.collect::<Vec<_>>().join(GAP));
-        text.push_str(line.trim_end());
-        text.push('\n');
-    }
-    text
-}
-
-/// `45 s`, `4 min`, `3 h`, `3 days`.
-fn span(seconds: u64) -> String {
-    match seconds {
-        0..120 => format!("{seconds} s"),
-        120..7200 => format!("{} min", seconds / 60),
-        7200..172_800 => format!("{} h", seconds / 3600),
-        _ => format!("{} days", seconds / 86_400),
-    }
 }
 
 fn milliseconds(ns: u64) -> String {

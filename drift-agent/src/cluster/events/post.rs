@@ -17,7 +17,7 @@ use super::{About, Reason, Telling};
 use crate::cluster::publish::{MANAGER, Unwritten, answer};
 
 /// Who says so.
-const CONTROLLER: &str = "configdrift.io/drift-agent";
+pub(crate) const CONTROLLER: &str = "configdrift.io/drift-agent";
 /// Where Events about what is in no namespace are.
 const NO_NAMESPACE: &str = "default";
 /// What is told again after so long is another Event: the API server keeps one for an hour.

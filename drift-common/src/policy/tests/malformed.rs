@@ -253,7 +253,7 @@ spec:
    |
  2 | kind: Polcy
    |       ^^^^^
-   = allowed here: Policy, PolicyVersion",
+   = allowed here: Policy, PolicyVersion, PolicyVersionRef",
     );
 }
 
@@ -355,7 +355,7 @@ error: unknown kind `List`
    |
  7 |   - kind: List
    |           ^^^^
-   = allowed here: Policy, PolicyVersion
+   = allowed here: Policy, PolicyVersion, PolicyVersionRef
 
 error: expected a document with apiVersion, kind, metadata and spec at `items[2]`, found the text
        `text`
