@@ -5,6 +5,7 @@
 //! they are known to be right.
 
 mod attribute;
+mod base;
 mod content;
 mod left;
 mod parts;
@@ -12,6 +13,7 @@ mod stage;
 mod walk;
 
 pub use attribute::{Alone, Why};
+pub use base::{Base, Compared};
 pub use content::{Contents, Secret};
 pub use left::Left;
 pub use parts::{Part, Title, parts};

@@ -1,5 +1,6 @@
 //! The command line: one file per subcommand.
 
+mod abort;
 mod accept;
 mod activate;
 mod check;
@@ -69,6 +70,7 @@ enum Command {
     Explain(explain::Explain),
     Activate(activate::Activate),
     Rollback(activate::Rollback),
+    Abort(abort::Abort),
     Heal(heal::Heal),
     Accept(accept::Accept),
     Pause(pause::Pause),
@@ -131,6 +133,7 @@ pub fn main() -> ExitCode {
         Command::Explain(explain) => explain.run(),
         Command::Activate(activate) => activate.run(),
         Command::Rollback(rollback) => rollback.run(),
+        Command::Abort(abort) => abort.run(),
         Command::Heal(heal) => heal.run(),
         Command::Accept(accept) => accept.run(),
         Command::Pause(pause) => pause.run(),

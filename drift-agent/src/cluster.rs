@@ -5,7 +5,9 @@
 //!
 //! ```text
 //! files (the node's own policy folder, if it has one) -> folder
-//! watch -> seen (what is there now) -> choose (what is for this node) -> kept (contents of ConfigMaps and Secrets) -> folder (a file for each namespace)
+//! watch -> seen (what is there now) -> choose (what is for this node) -> kept (contents of ConfigMaps and Secrets) -> folder (a file for each namespace,
+//!                                                                                             with mark: nothing goes back in time)
+//! standing (whether the API server is where it was) -> watch
 //! watch -> pods (whose a container of this node is) -> records
 //! records -> notice -> recent -> node_drift (with the agent's own status) -> publish
 //!                   -> events -> publish
@@ -17,12 +19,14 @@ mod events;
 mod files;
 mod folder;
 mod kept;
+mod mark;
 mod node_drift;
 mod notice;
 mod pods;
 mod publish;
 mod recent;
 mod seen;
+mod standing;
 mod view;
 mod watch;
 
@@ -125,7 +129,7 @@ pub fn hear_first(source: Source, state: &Path) -> io::Result<()> {
 /// The folder cannot be made.
 pub async fn follow(source: Source, state: &Path) -> io::Result<Link> {
     let (_, link, _) = begin(source.clone(), state).await?;
-    tokio::spawn(pods::run(source, link.pods()));
+    tokio::spawn(pods::run(source, link.pods(), link.view.clone()));
     Ok(link)
 }
 

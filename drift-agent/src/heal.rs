@@ -23,5 +23,5 @@ pub use guard::{Brake, Budget, Contested, Fights, Mass, MassVerdict, Rival, Verd
 pub use plan::{Impossible, healable, plan};
 pub use replace::temporary_name;
 pub use transaction::{
-    Finished, Source, Step, Transaction, TransactionError, recover, run as transact,
+    ABORTED, Finished, Source, Step, Transaction, TransactionError, recover, run as transact,
 };

@@ -24,6 +24,8 @@ pub mod capture;
 
 pub mod compare;
 
+pub mod lint;
+
 pub mod heal;
 
 pub mod reload;

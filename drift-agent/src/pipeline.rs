@@ -6,6 +6,7 @@
 //!
 //! One task owns all state. Looking and healing block, so they run on a small pool of threads as [`work::Job`]s and come back as [`Wake::Done`].
 
+mod abort;
 mod attribute;
 mod by_hand;
 mod change;
@@ -138,6 +139,8 @@ struct Pipeline {
     next: Option<Next>,
     /// What is being made as it declares.
     switching: Option<Arc<Snapshot>>,
+    /// Who wants that to end.
+    stopping: Option<abort::Stopping>,
     /// The folder is to be read again when that is over.
     again: bool,
     /// Counts snapshots: a job that comes back for an older one is only counted.
@@ -271,6 +274,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         snapshot: Arc::default(),
         next: None,
         switching: None,
+        stopping: None,
         again: parts.waits,
         generation: 0,
         objects: Arc::default(),

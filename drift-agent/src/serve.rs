@@ -9,7 +9,7 @@ mod socket;
 mod status;
 
 pub use client::{AskError, ask};
-pub use hand::{Healing, Outcome as HandOutcome, Pausing, Resuming, Row, Rows};
+pub use hand::{Aborting, Healing, Outcome as HandOutcome, Pausing, Resuming, Row, Rows};
 pub use socket::{Desk, Served, serve};
 pub use status::{
     ActorStatus, Counted, DriftStatus, Health, Held, HeldPath, Lack, LastScan, PolicyStatus,
@@ -43,6 +43,8 @@ pub enum Request {
     Status,
     /// Another version of a policy; `true`: only say what would happen.
     Version(Box<Demand>, bool),
+    /// A change of versions is not to be.
+    Abort(Box<Aborting>),
     /// Hold healing for a time.
     Pause(Box<Pausing>),
     /// Let it go on.
@@ -56,7 +58,7 @@ impl Request {
     const fn patience(&self) -> Duration {
         match self {
             Self::Status | Self::Pause(_) | Self::Resume(_) => Duration::from_secs(5),
-            Self::Version(..) | Self::Heal(_) => Duration::from_secs(120),
+            Self::Version(..) | Self::Abort(_) | Self::Heal(_) => Duration::from_secs(120),
         }
     }
 }

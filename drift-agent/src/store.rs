@@ -15,6 +15,7 @@
 //! Everything blocks. After a kill or a power cut at any instant each of them is as it was before or as it should have become, and each
 //! can be lost without the others. The folder is held by its descriptor, and no link in it is followed. One process at a time: the agent's lock.
 
+mod abort;
 mod blob;
 mod canary;
 mod declaration;

@@ -6,11 +6,13 @@
 
 mod answer;
 mod choose;
+mod evidence;
 mod pause;
 mod plan;
 
 pub use answer::Answer;
 pub use choose::{Decision, Demand, Wish, choose};
+pub use evidence::{Taken, keep_evidence};
 pub use pause::{paused, resumed};
 
 use std::{
@@ -88,10 +90,17 @@ impl SwitchError {
         }
     }
 
-    /// Whether it was tried: what is only refused has not failed.
+    /// Whether somebody has stopped it.
+    #[must_use]
+    pub fn is_aborted(&self) -> bool {
+        self.reason() == heal::ABORTED
+    }
+
+    /// Whether it was tried: what is only refused, or stopped, has not failed.
     fn has_failed(&self) -> bool {
         match self {
             Self::Rejected(_) | Self::Refused(_) | Self::NoEarlier(_) | Self::Store(_) => false,
+            Self::Transaction(TransactionError::Aborted) => false,
             Self::Impossible { .. } | Self::Unwritable { .. } | Self::Transaction(_) => true,
             Self::Restorer { is_tried, .. } => *is_tried,
         }
@@ -266,21 +275,51 @@ pub fn hold_back(
 ) -> Result<(), StoreError> {
     let mut holding = store.holding_now()?;
     let (reason, message, now) = (error.reason(), error.to_string(), SystemTime::now());
-    for Moved { policy, from, to } in moves {
+    for Moved { policy, to, .. } in moves {
         holding.failed(policy, to, reason, &message, now);
+    }
+    let why = format!("failed: {message}");
+    stay(&mut holding, new, moves, ITSELF, &why);
+    store.set_holding(&holding)
+}
+
+/// Somebody has stopped a change that the policy folder asks for: the same, and nothing has failed.
+///
+/// # Errors
+/// What is held cannot be read or written: nothing is.
+pub fn hold_aborted(
+    store: &Store,
+    new: &Snapshot,
+    moves: &[Moved],
+    by: &str,
+    reason: &str,
+) -> Result<(), StoreError> {
+    let mut holding = store.holding_now()?;
+    stay(
+        &mut holding,
+        new,
+        moves,
+        by,
+        &format!("was aborted: {reason}"),
+    );
+    store.set_holding(&holding)
+}
+
+/// Each policy keeps the version that it has.
+fn stay(holding: &mut Holding, new: &Snapshot, moves: &[Moved], by: &str, why: &str) {
+    for Moved { policy, from, to } in moves {
         let Some((_, terms)) = new.policy(policy) else {
             continue;
         };
         let held = Held {
             version: from.clone(),
             instead_of: terms.said.clone(),
-            since: now,
-            by: ITSELF.to_owned(),
-            reason: format!("the change to {to} failed: {message}"),
+            since: SystemTime::now(),
+            by: by.to_owned(),
+            reason: format!("the change to {to} {why}"),
         };
         holding.held.insert(policy.clone(), held);
     }
-    store.set_holding(&holding)
 }
 
 /// The versions that were active when an agent ran last, as far as they are in the folder still: for a change that was made while none ran.

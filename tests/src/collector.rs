@@ -279,7 +279,7 @@ impl Drop for Collector {
 }
 
 /// Below the range the kernel itself gives ports from: between here and the collector's start no connection of another test takes it.
-fn free_port() -> Result<u16> {
+pub(crate) fn free_port() -> Result<u16> {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     let first = u16::try_from(process::id() % 9_000)?;
     for _ in 0..9_000 {

@@ -1,6 +1,7 @@
 //! The agent and a real API server.
 
 mod cluster_deploy;
+mod cluster_faults;
 mod cluster_node_drift;
 mod cluster_own_node;
 mod cluster_source;

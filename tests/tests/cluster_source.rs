@@ -1,4 +1,4 @@
-//! The agent that is told by a cluster's API server what its node must have.
+//! The agent that is told by a cluster's API server what its node must have. Case B162 (what is not known is not drift).
 
 use std::{
     fs,

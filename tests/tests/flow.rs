@@ -1,5 +1,6 @@
 //! The built agent, from a change to what came of it.
 
+mod flow_abort;
 mod flow_after_heal;
 mod flow_attributes;
 mod flow_brakes;

@@ -4,10 +4,12 @@ use std::{fs, path::Path, process::Command};
 
 use anyhow::{Result, ensure};
 use drift_tests::{
-    agent::{Agent, has_probes, tool},
+    agent::{Agent, has_probes, is_built, tool},
+    privilege::SCAN,
     scene::{HEAL_AT_ONCE, Scene, file},
     stage::Mounts,
 };
+use rustix::fs::{CWD, RenameFlags, renameat_with};
 
 fn text(path: &Path) -> String {
     path.display().to_string()
@@ -212,6 +214,81 @@ fn the_same_name_in_two_directories_at_the_same_moment_names_both_processes() ->
         let detected = agent.event(0, "config.drift.detected", path)?;
         ensure!(detected["actor"]["pid"] == pid, "not {pid}: {detected}");
     }
+    ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+/// B129: the tree that declared paths are in is moved aside and another one put in its place, as a merge of `/etc` does: under a running agent
+/// and while none runs. All is compared anew: what is missing comes back, and neither what nobody declares nor the old tree is touched.
+#[test]
+fn b129_a_tree_that_is_exchanged_is_compared_anew_and_the_old_one_left_alone() -> Result<()> {
+    const TEST: &str = "b129_a_tree_that_is_exchanged_is_compared_anew_and_the_old_one_left_alone";
+    if !is_built(TEST) {
+        return Ok(());
+    }
+    exchanged(&SCAN)?;
+    if has_probes(TEST) {
+        exchanged(&[])?;
+    }
+    Ok(())
+}
+
+fn exchanged(arguments: &[&str]) -> Result<()> {
+    let scene = Scene::new()?;
+    let files = [
+        file("etc/app.conf", "declared\n"),
+        file("etc/d/more.conf", "more\n"),
+        file("etc/d/deep/most.conf", "most\n"),
+    ];
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
+    let (etc, app) = (scene.at("etc"), scene.at("etc/app.conf"));
+    // A tree as a merge leaves it: one file is another, one directory has gone, one file is local.
+    let merge = |number: u32| -> Result<()> {
+        let (new, old) = (scene.at("etc.new"), scene.at(&format!("etc.{number}")));
+        fs::create_dir(&new)?;
+        fs::write(new.join("app.conf"), format!("of image {number}\n"))?;
+        fs::write(new.join("local.conf"), format!("local {number}\n"))?;
+        // At once, as who merges does it: what is missing in between an agent would put back.
+        renameat_with(CWD, &new, CWD, &etc, RenameFlags::EXCHANGE)?;
+        fs::rename(&new, &old)?;
+        Ok(())
+    };
+    let is_healed = |agent: &Agent, mark: usize, number: u32| -> Result<()> {
+        for file in &files {
+            agent.event(mark, "config.drift.healed", &scene.at(file.path))?;
+            let text = fs::read_to_string(scene.at(file.path))?;
+            ensure!(text == file.content, "{}: {text}", file.path);
+        }
+        let local = fs::read_to_string(etc.join("local.conf"))?;
+        ensure!(local == format!("local {number}\n"), "{local}");
+        Ok(())
+    };
+    let agent = Agent::start(&scene, arguments)?;
+    let mark = agent.mark();
+    merge(1)?;
+    is_healed(&agent, mark, 1)?;
+    // The old tree is nobody's now, and the new one is watched.
+    fs::write(scene.at("etc.1/app.conf"), "whatever\n")?;
+    let mark = agent.mark();
+    fs::write(&app, "by hand\n")?;
+    agent.event(mark, "config.drift.healed", &app)?;
+    ensure!(fs::read_to_string(scene.at("etc.1/app.conf"))? == "whatever\n");
+    ensure!(agent.stop()?.success());
+
+    // What happens between two boots: nobody runs.
+    merge(2)?;
+    let agent = Agent::start(&scene, arguments)?;
+    is_healed(&agent, 0, 2)?;
+    for record in agent.since(0) {
+        ensure!(
+            record["drift"] != serde_json::json!(["relocated"]),
+            "{record}"
+        );
+    }
+    ensure!(fs::read_to_string(scene.at("etc.1/app.conf"))? == "whatever\n");
+    ensure!(fs::read_to_string(scene.at("etc.2/app.conf"))? == "declared\n");
+    ensure!(fs::read_to_string(scene.at("etc.2/local.conf"))? == "local 1\n");
     ensure!(agent.stop()?.success());
     Ok(())
 }

@@ -322,6 +322,102 @@ fn a_closure_moves_together_by_a_running_agent_whatever_its_names() -> Result<()
     Ok(())
 }
 
+/// Policies with a version each for 1 and 2, `app` needs the same one of `lib`; these are active.
+fn two_policies(scene: &Scene, app: u32, lib: u32) -> Result<()> {
+    let tree = scene.tree().display().to_string();
+    let head = "---\napiVersion: configdrift.io/v1alpha1\n";
+    let mut text = String::new();
+    for (policy, active) in [("app", app), ("lib", lib)] {
+        text += &format!(
+            "{head}kind: Policy\nmetadata: {{name: {policy}}}\nspec: {{activeVersion: {active}.0.0, mode: heal}}\n"
+        );
+        for version in 1..=2 {
+            let needs = match policy {
+                "app" => format!("  dependencies: [{{policy: lib, version: ^{version}}}]\n"),
+                _ => String::new(),
+            };
+            text += &format!(
+                "{head}kind: PolicyVersion\nmetadata: {{name: {policy}-{version}}}\nspec:\n  policy: {policy}\n  version: {version}.0.0\n{needs}  files:\n    \
+                 - {{path: {tree}/{policy}, content: {{inline: '{version}'}}}}\n"
+            );
+        }
+    }
+    let aside = scene.root().join("policy.new");
+    fs::write(&aside, text)?;
+    fs::rename(aside, scene.policies().join("all.yaml"))?;
+    Ok(())
+}
+
+/// Versions that do not fit each other are never active: told with both policies, the versions and the range, over a start and against a hold
+/// too.
+#[test]
+fn versions_that_do_not_fit_are_told_and_never_become_active() -> Result<()> {
+    if !is_built("versions_that_do_not_fit_are_told_and_never_become_active") {
+        return Ok(());
+    }
+    const UNFIT: &str = "`app` 1.0.0 needs `lib` ^1, and 2.0.0 is active";
+    let scene = Scene::new()?;
+    for policy in ["app", "lib"] {
+        fs::write(scene.at(policy), "1")?;
+    }
+    let are = |app: &str, lib: &str| -> Result<()> {
+        for (policy, version) in [("app", app), ("lib", lib)] {
+            let there = fs::read_to_string(scene.at(policy))?;
+            ensure!(there == version, "{policy} has {there}");
+        }
+        Ok(())
+    };
+    let is_told = |agent: &Agent, mark: usize, what: &str| -> Result<()> {
+        let told = agent.wait(mark, "versions that do not fit", |records| {
+            let mut records = records.iter();
+            records
+                .find(|record| {
+                    record["event"] == "config.policy.rejected" && record["reason"] == "dependency"
+                })
+                .cloned()
+        })?;
+        let message = told["message"].as_str().context("a message")?;
+        ensure!(message.contains(what), "{message}");
+        Ok(())
+    };
+    two_policies(&scene, 1, 1)?;
+    let agent = Agent::start(&scene, &SCAN)?;
+    let mark = agent.mark();
+    two_policies(&scene, 1, 2)?;
+    is_told(&agent, mark, UNFIT)?;
+    are("1", "1")?;
+    agent.kill()?;
+    let agent = Agent::start(&scene, &SCAN)?;
+    is_told(&agent, 0, UNFIT)?;
+    are("1", "1")?;
+    let mark = agent.mark();
+    two_policies(&scene, 2, 2)?;
+    agent.activated(mark, "2.0.0")?;
+    wait::until(SOON, || are("2", "2"))?;
+    // Both are held at 1. What app says next ends its hold alone, and what it says then does not fit what is held.
+    let mark = agent.mark();
+    says(&scene, &["rollback", "app", "--to", "1.0.0"], 0)?;
+    agent.activated(mark, "1.0.0")?;
+    are("1", "1")?;
+    let mark = agent.mark();
+    two_policies(&scene, 1, 2)?;
+    let holds = scene.root().join("state/holds");
+    wait::until(SOON, || match fs::read_to_string(&holds) {
+        Ok(held) if held.contains("\"app\"") => Err(held),
+        other => other.map(drop).map_err(|error| error.to_string()),
+    })
+    .map_err(|held| anyhow::anyhow!("app is held still: {held}"))?;
+    two_policies(&scene, 2, 2)?;
+    is_told(
+        &agent,
+        mark,
+        "`app` 2.0.0 needs `lib` ^2, and 1.0.0 is active",
+    )?;
+    are("1", "1")?;
+    agent.stop()?;
+    Ok(())
+}
+
 /// Where a policy only watches there is no restorer, and none has read what was declared before.
 #[test]
 fn a_policy_that_only_watches_changes_its_version_beside_a_running_agent() -> Result<()> {

@@ -1,6 +1,8 @@
 //! `cargo xtask bench`: figures that anyone can measure again, each beside what the machine can do at all and what others need.
 
 mod calls;
+mod cluster;
+mod fleet;
 mod floor;
 mod heal;
 mod measure;
@@ -18,6 +20,8 @@ use clap::Subcommand;
 const EXAMPLES: &str = "\
 Examples:
   cargo xtask bench scan            drift-agent check of 100,000 files, beside b3sum and AIDE
+  sudo -E cargo xtask bench cluster    three nodes: a policy applied, a drift told
+  sudo -E cargo xtask bench fleet      500 agents while the API server goes and comes again
   cargo xtask bench scan -o json    the same for a program
   sudo -E cargo xtask bench heal    one file and a version of 100, beside the disk's own time
   sudo -E cargo xtask bench overhead   what being watched adds to system calls
@@ -35,6 +39,8 @@ pub(crate) struct Args {
 #[derive(Debug, Subcommand)]
 enum Bench {
     Scan(scan::Args),
+    Cluster(cluster::Args),
+    Fleet(fleet::Args),
     Heal(heal::Args),
     /// The least that heals: what `heal` measures the agent against.
     #[command(hide = true)]
@@ -56,6 +62,8 @@ enum Bench {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.bench {
         Bench::Scan(args) => scan::run(args),
+        Bench::Cluster(args) => cluster::run(args),
+        Bench::Fleet(args) => fleet::run(args),
         Bench::Heal(args) => heal::run(args),
         Bench::Healer(args) => heal::healer::run(args),
         Bench::Floor(args) => floor::run(args),

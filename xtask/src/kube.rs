@@ -165,6 +165,7 @@ impl Cluster {
             fs::create_dir(&folder).with_context(|| format!("making {}", folder.display()))?;
         }
         certificates::write(&state.pki(), &names)?;
+        programs.link(&state.folder.join("programs"))?;
         let control = Control {
             state,
             programs,

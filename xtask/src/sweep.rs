@@ -1,5 +1,6 @@
 //! `cargo xtask sweep`: far more of the random and the systematic tests than the tests themselves try.
 
+mod cluster;
 mod crash;
 mod evasion;
 mod fault;
@@ -29,6 +30,7 @@ Examples:
   sudo -E cargo xtask sweep flood                a million changes; some minutes
   cargo xtask sweep fuzz                         any bytes for each parser, five minutes each
   sudo -E cargo xtask sweep power --cuts 1000    cut the power of the disk at any moment
+  sudo -E cargo xtask sweep cluster --faults 1000   what goes wrong with an API server
   sudo -E cargo xtask sweep race                 a million heals among eight attackers
   sudo -E cargo xtask sweep rival                a rival for ten minutes
 
@@ -45,6 +47,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum What {
     Oracle(oracle::Args),
+    Cluster(cluster::Args),
     Crash(crash::Args),
     Fault(fault::Args),
     Flood(flood::Args),
@@ -58,6 +61,7 @@ enum What {
 pub(crate) fn run(args: &Args) -> Result<()> {
     match &args.what {
         What::Oracle(args) => oracle::run(args),
+        What::Cluster(args) => cluster::run(args),
         What::Crash(args) => crash::run(args),
         What::Fault(args) => fault::run(args),
         What::Flood(args) => flood::run(args),

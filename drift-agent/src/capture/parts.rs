@@ -169,6 +169,7 @@ fn version(
             Entry::File(file) => version.files.push(file),
             Entry::Link(link) => version.symlinks.push(link),
             Entry::Directory(directory) => version.directories.push(directory),
+            Entry::Absent(absent) => version.absent.push(absent),
         }
     }
     version

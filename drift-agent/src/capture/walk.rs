@@ -1,5 +1,7 @@
 //! Everything beneath some paths, in their order.
 
+mod against;
+
 use std::{
     collections::BTreeMap,
     ffi::{OsStr, OsString},
@@ -10,11 +12,12 @@ use std::{
 };
 
 use drift_common::policy::{
-    Attributes, Compare, Content, DirectorySpec, Exhaustive, FileSpec, Globs, HardLinks, Heed,
-    MAX_CONTENT, OnUnexpected, Redact, Severity, Source, Spanned, SymlinkSpec, Through,
+    AbsentSpec, Attributes, Compare, Content, DirectorySpec, Exhaustive, FileSpec, Globs,
+    HardLinks, Heed, MAX_CONTENT, OnUnexpected, Redact, Severity, Source, Spanned, SymlinkSpec,
+    Through,
 };
 
-use super::{Alone, Contents, Left, Secret, attribute};
+use super::{Alone, Base, Compared, Contents, Left, Secret, attribute, base::Print};
 use crate::{
     declare::Names,
     observe::{Host, Stat, Taken, Whole, take},
@@ -42,6 +45,8 @@ pub struct Wanted {
     pub one_file_system: bool,
     /// The policy folder: a policy that declares itself would never be right.
     pub policies: Option<PathBuf>,
+    /// What differs from this tree is declared, and nothing else. Then there is one path.
+    pub against: Option<Base>,
 }
 
 /// A path that is asked for.
@@ -61,6 +66,7 @@ pub enum Entry {
     File(FileSpec),
     Link(SymlinkSpec),
     Directory(DirectorySpec),
+    Absent(AbsentSpec),
 }
 
 /// What was found.
@@ -88,6 +94,8 @@ pub struct Captured {
     pub hard_links: Vec<PathBuf>,
     /// Directories that were to be exhaustive and are not, since not everything in them can be named.
     pub open: Vec<PathBuf>,
+    /// What the comparison with another tree has come to.
+    pub compared: Compared,
     /// Bytes beneath each path that was asked for and each that is in one.
     pub weights: BTreeMap<PathBuf, u64>,
 }
@@ -113,6 +121,8 @@ struct Walk<'a> {
     found: Captured,
     /// Names in exhaustive directories that are not declared.
     undeclared: BTreeMap<PathBuf, Vec<OsString>>,
+    /// Where there is a tree to compare with: what was met, and whether it is a directory that was looked into.
+    met: BTreeMap<PathBuf, bool>,
 }
 
 /// Looks at everything. `progress` is called with the number of paths that are done and their bytes.
@@ -137,6 +147,7 @@ pub fn walk(
         at: at.clone(),
         found: Captured::default(),
         undeclared: BTreeMap::new(),
+        met: BTreeMap::new(),
     };
     let steps = wanted.paths.iter().rev();
     let mut steps: Vec<Step> = steps.map(|asked| first(&asked.real)).collect();
@@ -163,6 +174,7 @@ pub fn walk(
         progress(done, walk.found.bytes);
     }
     walk.close();
+    walk.deleted();
     walk.found.private = !walk.found.secrets.is_empty()
         || wanted
             .paths
@@ -202,6 +214,7 @@ impl Walk<'_> {
             closed,
             top,
         } = step;
+        self.meet(path, false);
         if self.is_ignored(path, dev.is_none()) {
             self.found.ignored += 1;
             self.not_declared(path);
@@ -228,11 +241,25 @@ impl Walk<'_> {
             self.found.mounts.push(path.clone());
         }
         let closed = *closed || stat.mode & 0o004 == 0 && stat.file_type != FileType::Symlink;
+        let against = self.wanted.against.as_ref();
+        let print = against.and_then(|_| Print::of(&whole, &stat, &attributes));
+        let is_same = self.is_same(path, print);
         let (attributes, alone) =
             attribute::attributes(&stat, attributes, closed, self.names, |who| {
                 self.spanned(who)
             });
         let is_declared = matches!(whole, Whole::File(_) | Whole::Directory(_) | Whole::Link(_));
+        if is_declared && is_same {
+            self.found.compared.same += 1;
+            return Ok(match whole {
+                Whole::Directory(names) => {
+                    self.meet(path, true);
+                    let closed = step.closed || stat.mode & 0o001 == 0;
+                    Some((stat.dev, closed, names))
+                }
+                _ => None,
+            });
+        }
         if is_declared {
             let alone = alone.into_iter().map(|alone| (path.to_owned(), alone));
             self.found.alone.extend(alone);
@@ -247,6 +274,7 @@ impl Walk<'_> {
                 None => return Ok(self.leave(path, Left::Target)),
             },
             Whole::Directory(names) => {
+                self.meet(path, true);
                 self.directory(path, &stat, attributes);
                 let closed = step.closed || stat.mode & 0o001 == 0;
                 return Ok(Some((stat.dev, closed, names)));
@@ -432,6 +460,7 @@ impl Entry {
             Self::File(file) => &file.path.value,
             Self::Link(link) => &link.path.value,
             Self::Directory(directory) => &directory.path.value,
+            Self::Absent(absent) => &absent.path.value,
         }
     }
 }

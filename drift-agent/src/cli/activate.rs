@@ -239,6 +239,7 @@ fn alone(
         let steps = switch::steps(&host, &before, &snapshot, &moves);
         return Ok(Answer::rehearsed(&moves, steps));
     }
+    store.forget_abort()?;
     match switch::perform(&host, &store, &before, &snapshot, &moves, holding) {
         Ok(switched) => {
             let in_force = store.in_force(policies, &snapshot, basis.take_sources());

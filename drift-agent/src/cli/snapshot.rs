@@ -20,7 +20,7 @@ use indicatif::{HumanBytes, ProgressBar, ProgressDrawTarget};
 use semver::Version;
 
 use crate::{
-    capture::{self, Asked, Captured, Contents, Part, Stage, Title, Wanted},
+    capture::{self, Asked, Base, Captured, Contents, Part, Stage, Title, Wanted},
     compare,
     declare::{self, Beside, MAX_BYTES, MAX_CONTENTS, MAX_FILES, Names},
     observe::{Host, Pace, Seen, scan},
@@ -58,6 +58,10 @@ pub struct Snapshot {
     /// Declare that nothing else may be in the directories, but what is left out now.
     #[arg(long)]
     exhaustive: bool,
+    /// Declare only what differs from this tree, as from what an image has in /usr/etc: what was changed, what was added, and, as absent, what was
+    /// deleted. For one PATH, a directory.
+    #[arg(long, value_name = "DIR", conflicts_with = "exhaustive")]
+    against: Option<PathBuf>,
     /// Leave out what is mounted beneath the paths.
     #[arg(long)]
     one_file_system: bool,
@@ -79,6 +83,8 @@ Examples:
       all of /etc without some of it
   drift-agent snapshot /etc/app -o policies/app.yaml --exhaustive --version 1.1.0 --force
       the next version of a policy, in which new files are drift too
+  drift-agent snapshot /etc --against /usr/etc -o policies/etc.yaml --ignore '*.lock'
+      what this machine has otherwise than its image
   drift-agent snapshot /etc/motd -o -
       look at what would be written";
 
@@ -101,6 +107,7 @@ impl Snapshot {
             version,
             ignore,
             exhaustive,
+            against,
             one_file_system,
             force,
         } = self;
@@ -114,16 +121,22 @@ impl Snapshot {
         };
         let aim = Aim::of(&output, force)?;
         let (by_path, by_name) = ignore.into_iter().partition(|glob| glob.contains('/'));
+        let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
+        let ignored_names = Globs::new(by_name).map_err(|why| not_a_pattern(&why))?;
+        let against = against
+            .map(|against| aim::against(&against, &paths))
+            .transpose()?
+            .map(|root| Base::read(&host, &root, &ignored_names));
         let wanted = Wanted {
             paths,
-            ignored_names: Globs::new(by_name).map_err(|why| not_a_pattern(&why))?,
+            ignored_names,
             ignored_paths: Globs::of_paths(by_path).map_err(|why| not_a_pattern(&why))?,
             exhaustive,
             one_file_system,
             policies: aim.policies()?,
+            against,
         };
         let stage = aim.stage()?;
-        let host = Host::new(Path::new("/")).context("cannot open the root directory")?;
         let mut contents = Contents::new(Some(stage.blobs()));
         let captured = capture(&host, &wanted, &mut contents, &source)?;
         fits(&captured, &contents)?;

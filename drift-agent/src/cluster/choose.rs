@@ -8,7 +8,10 @@ use std::{
 use drift_common::policy::{self, API_VERSION, Document, Holds, Node, Problems, Source, assign};
 use serde_json::{Map, Value, json};
 
-use super::seen::{Key, Kind, Object};
+use super::{
+    mark::Mark,
+    seen::{Key, Kind, Object},
+};
 
 /// What one namespace says to a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -17,8 +20,8 @@ pub(super) struct Share {
     pub(super) documents: Vec<Value>,
     /// The Policies by their names on the node, with their UIDs.
     pub(super) policies: Vec<(String, (Key, String))>,
-    /// The generation of each Policy, by its UID.
-    pub(super) generations: BTreeMap<String, i64>,
+    /// How far each Policy is, by its UID.
+    pub(super) marks: BTreeMap<String, Mark>,
     /// UIDs of policies that may be older than before.
     pub(super) accepted: BTreeSet<String>,
     /// Why none of it can be taken, where that is known before it is read.
@@ -35,7 +38,7 @@ pub(super) fn choose(
 ) -> BTreeMap<String, Share> {
     let mut shares: BTreeMap<String, Share> = BTreeMap::new();
     let mut chosen = BTreeSet::new();
-    for (key, object) in policies.iter() {
+    for (key, stamp, object) in policies.iter() {
         let Some(document) = assigned(key, object, node) else {
             continue;
         };
@@ -45,15 +48,14 @@ pub(super) fn choose(
         let name = local(&key.namespace, &key.name);
         share
             .policies
-            .push((name, (key.clone(), object.uid.clone())));
-        share
-            .generations
-            .insert(object.uid.clone(), object.generation);
+            .push((name, (key.clone(), stamp.uid.clone())));
+        let mark = Mark::new(key, stamp, object.generation);
+        share.marks.insert(stamp.uid.clone(), mark);
         if object.accepts_older {
-            share.accepted.insert(object.uid.clone());
+            share.accepted.insert(stamp.uid.clone());
         }
     }
-    for (key, object) in versions.iter() {
+    for (key, _, object) in versions.iter() {
         let of = Key {
             namespace: key.namespace.clone(),
             name: text(&object.spec, "policy").unwrap_or_default().to_owned(),
@@ -144,7 +146,10 @@ pub(super) fn refused(namespace: &str, text: &str) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::seen::News, *};
+    use super::{
+        super::seen::{News, Stamp},
+        *,
+    };
 
     fn kind(objects: &[(&str, &str, Value)]) -> Kind<Object> {
         let mut kind = Kind::default();
@@ -153,13 +158,16 @@ mod tests {
                 namespace: (*namespace).to_owned(),
                 name: (*name).to_owned(),
             };
-            let object = Object {
+            let stamp = Stamp {
                 uid: format!("{namespace}/{name}"),
+                revision: Some(1),
+            };
+            let object = Object {
                 generation: 3,
                 accepts_older: false,
                 spec: spec.clone(),
             };
-            kind.take(News::Changed(key, object));
+            kind.take(News::Changed(key, stamp, object));
         }
         kind
     }
@@ -239,7 +247,7 @@ mod tests {
             share.documents[3]["spec"]["dependencies"][0]["policy"],
             "shop.base"
         );
-        assert_eq!(share.generations["shop/app"], 3);
+        assert_eq!(share.marks["shop/app"].generation, 3);
         let text: Vec<String> = share.documents.iter().map(Value::to_string).collect();
         assert_eq!(refused("shop", &text.join("\n---\n")), None);
         assert_eq!(

@@ -10,7 +10,10 @@ use std::{
 use drift_common::escape;
 use serde_json::Value;
 
-use super::choose::{Share, refused};
+use super::{
+    choose::{Share, refused},
+    mark::{self, Fate, Mark, Marks, Present},
+};
 
 /// A policy folder may not be empty, and a node may have no policies: a policy that is for no node.
 const NOBODYS: &str =
@@ -29,9 +32,9 @@ const NOBODYS_NAME: &str = "no.policies";
 #[derive(Debug)]
 pub(super) struct Folder {
     policies: PathBuf,
-    marks: PathBuf,
-    /// The highest generation of each Policy that was taken, by its UID.
-    generations: BTreeMap<String, i64>,
+    /// Where marks are kept.
+    kept: PathBuf,
+    marks: Marks,
     new: bool,
     /// What was last said of each namespace, so that it is said once.
     said: BTreeMap<String, String>,
@@ -44,17 +47,17 @@ impl Folder {
     /// The file system's.
     pub(super) fn open(state: &Path) -> io::Result<Self> {
         let policies = super::policies(state);
-        let marks = policies.with_file_name("generations.json");
+        let kept = policies.with_file_name("marks.json");
         fs::create_dir_all(&policies)?;
         // What cannot be read is as good as none: then nothing is known to be older.
-        let generations: Option<BTreeMap<String, i64>> = fs::read(&marks)
+        let marks: Option<Marks> = fs::read(&kept)
             .ok()
             .and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let folder = Self {
-            new: generations.is_none(),
-            generations: generations.unwrap_or_default(),
+            new: marks.is_none(),
+            marks: marks.unwrap_or_default(),
             policies,
-            marks,
+            kept,
             said: BTreeMap::new(),
         };
         replace(&folder.file(NOBODYS_NAME), NOBODYS.as_bytes())?;
@@ -75,78 +78,74 @@ impl Folder {
         self.policies.join(format!("{namespace}.yaml"))
     }
 
-    /// Makes it what `shares` say. What a namespace says is taken whole or not at all: where it is not right, or older than what was taken before, the
-    /// namespace's file stays. Gives a sentence for each that is not taken, once.
+    /// Whether a Policy is not there any more of which it is not known whether somebody has deleted it.
+    pub(super) fn lacks(&self, present: &Present) -> bool {
+        present.lacks(&self.marks)
+    }
+
+    /// Makes it what `shares` say. What a namespace says is taken whole or not at all: where it is not right, or older than what was taken before, or lacks
+    /// what nobody has deleted, the namespace's file stays. Gives a sentence for each that is not taken, once.
     ///
     /// # Errors
     /// It cannot be written: then it is what it was, or partly new.
-    pub(super) fn put(&mut self, shares: &BTreeMap<String, Share>) -> io::Result<Vec<String>> {
-        let mut sentences = Vec::new();
-        let mut said = BTreeMap::new();
-        let mut generations = BTreeMap::new();
+    pub(super) fn put(
+        &mut self,
+        shares: &BTreeMap<String, Share>,
+        present: &Present,
+    ) -> io::Result<Vec<String>> {
+        let mut marks = self.marks.clone();
+        let mut why_not = mark::look(&mut marks, present);
         for (namespace, share) in shares {
             let text = text(share);
-            let path = self.file(namespace);
-            let why = if let Some(why) = &share.refused {
-                Some(why.clone())
-            } else if let Some(uid) = self.older(share) {
-                Some(format!(
-                    "a Policy is older than it was ({uid}): the API server shows an earlier state. If that is meant, give it the annotation {} = true",
-                    super::watch::ACCEPTS_OLDER
-                ))
-            } else {
-                refused(namespace, &text)
-            };
-            match why {
-                None => {
-                    if fs::read(&path).ok().as_deref() != Some(text.as_bytes()) {
-                        replace(&path, text.as_bytes())?;
-                    }
-                    generations.extend(share.generations.clone());
-                }
-                Some(why) => {
-                    let sentence = format!(
-                        "what the namespace {} says is not taken, and what it said before stays: {why}",
-                        escape::name(namespace)
-                    );
-                    if self.said.get(namespace) != Some(&sentence) {
-                        sentences.push(sentence.clone());
-                    }
-                    said.insert(namespace.clone(), sentence);
-                    for uid in share.generations.keys() {
-                        let before = self.generations.get(uid);
-                        generations.extend(before.map(|before| (uid.clone(), *before)));
-                    }
-                }
+            let why = share
+                .refused
+                .clone()
+                .or_else(|| older(&marks, share))
+                .or_else(|| why_not.remove(namespace))
+                .or_else(|| refused(namespace, &text));
+            if let Some(why) = why {
+                why_not.insert(namespace.clone(), why);
+                continue;
             }
+            let path = self.file(namespace);
+            if fs::read(&path).ok().as_deref() != Some(text.as_bytes()) {
+                replace(&path, text.as_bytes())?;
+            }
+            marks.extend(share.marks.clone());
         }
+        let said: BTreeMap<String, String> = why_not
+            .into_iter()
+            .map(|(namespace, why)| {
+                let sentence = format!(
+                    "what the namespace {} says is not taken, and what it said before stays: {why}",
+                    escape::name(&namespace)
+                );
+                (namespace, sentence)
+            })
+            .collect();
+        let new = |(namespace, sentence): &(&String, &String)| {
+            self.said.get(*namespace) != Some(*sentence)
+        };
+        let sentences = said
+            .iter()
+            .filter(new)
+            .map(|(_, sentence)| sentence.clone())
+            .collect();
         self.said = said;
         self.remove_others(shares)?;
-        if generations != self.generations || self.new {
-            let text = serde_json::to_vec(&generations)?;
-            replace(&self.marks, &text)?;
-            self.generations = generations;
+        if marks != self.marks || self.new {
+            let text = serde_json::to_vec(&marks)?;
+            replace(&self.kept, &text)?;
+            self.marks = marks;
             self.new = false;
         }
         Ok(sentences)
     }
 
-    /// A Policy that had a higher generation before, if there is one.
-    fn older<'s>(&self, share: &'s Share) -> Option<&'s str> {
-        let older = |(uid, generation): &(&String, &i64)| {
-            let before = self.generations.get(*uid);
-            before.is_some_and(|before| before > *generation) && !share.accepted.contains(*uid)
-        };
-        share
-            .generations
-            .iter()
-            .find(older)
-            .map(|(uid, _)| uid.as_str())
-    }
-
     fn remove_others(&self, shares: &BTreeMap<String, Share>) -> io::Result<()> {
         let kept: Vec<PathBuf> = shares
             .keys()
+            .chain(self.said.keys())
             .map(String::as_str)
             .chain([NOBODYS_NAME])
             .map(|namespace| self.file(namespace))
@@ -159,6 +158,26 @@ impl Folder {
         }
         Ok(())
     }
+}
+
+/// Why a share is older than what was taken before, if it is.
+fn older(marks: &Marks, share: &Share) -> Option<String> {
+    let older = |(uid, new): (&String, &Mark)| {
+        let before = marks.get(uid).filter(|_| !share.accepted.contains(uid))?;
+        let what = if before.fate == Fate::Gone {
+            "was deleted and is there again"
+        } else if before.generation > new.generation {
+            "is older than it was"
+        } else {
+            return None;
+        };
+        Some(format!(
+            "the Policy {} {what}: the API server shows an earlier state. If that is meant, give it the annotation {} = true",
+            new.name,
+            super::watch::ACCEPTS_OLDER
+        ))
+    };
+    share.marks.iter().find_map(older)
 }
 
 /// Whether this is the file of a namespace, or nobody's: what the cluster has said, and not the node's own policy folder.
@@ -214,13 +233,36 @@ mod tests {
                     json!({"policy": "shop.app", "version": "2.0.0"}),
                 ),
             ],
-            generations: [("uid".to_owned(), generation)].into(),
+            marks: [("uid".to_owned(), mark("shop", generation))].into(),
             ..Share::default()
+        }
+    }
+
+    fn mark(namespace: &str, generation: i64) -> Mark {
+        Mark {
+            namespace: namespace.to_owned(),
+            name: "app".to_owned(),
+            generation,
+            revision: 100,
+            fate: Fate::There,
         }
     }
 
     fn shares(share: Share) -> BTreeMap<String, Share> {
         [("shop".to_owned(), share)].into()
+    }
+
+    /// With what is there being what `shares` say, and an API server that is where it should be.
+    fn put(folder: &mut Folder, shares: &BTreeMap<String, Share>) -> io::Result<Vec<String>> {
+        let marks = shares.values().flat_map(|share| &share.marks);
+        let present = Present {
+            uids: marks
+                .map(|(uid, mark)| (uid.clone(), Some(mark.revision)))
+                .collect(),
+            revision: Some(1000),
+            ..Present::default()
+        };
+        folder.put(shares, &present)
     }
 
     /// The active version that the folder at `state` declares; `None`: no policy.
@@ -242,32 +284,32 @@ mod tests {
         let mut folder = Folder::open(state.path())?;
         assert!(folder.is_new());
         assert_eq!(active(state.path()), None);
-        assert!(folder.put(&shares(share("2.0.0", 5)))?.is_empty());
+        assert!(put(&mut folder, &shares(share("2.0.0", 5)))?.is_empty());
         assert_eq!(active(state.path()).as_deref(), Some("2.0.0"));
 
         // A backup was put back, or another API server lags behind. After a restart of the agent too.
         let mut folder = Folder::open(state.path())?;
         assert!(!folder.is_new());
-        let said = folder.put(&shares(share("1.0.0", 4)))?;
+        let said = put(&mut folder, &shares(share("1.0.0", 4)))?;
         assert!(
             said.len() == 1 && said[0].contains("older than it was"),
             "{said:?}"
         );
         assert_eq!(active(state.path()).as_deref(), Some("2.0.0"));
         assert!(
-            folder.put(&shares(share("1.0.0", 4)))?.is_empty(),
+            put(&mut folder, &shares(share("1.0.0", 4)))?.is_empty(),
             "said once"
         );
 
         // A stated rollback is a new generation; and an owner can say that older is meant.
-        assert!(folder.put(&shares(share("1.0.0", 6)))?.is_empty());
+        assert!(put(&mut folder, &shares(share("1.0.0", 6)))?.is_empty());
         assert_eq!(active(state.path()).as_deref(), Some("1.0.0"));
         let mut older = share("2.0.0", 3);
         older.accepted.insert("uid".to_owned());
-        assert!(folder.put(&shares(older))?.is_empty());
+        assert!(put(&mut folder, &shares(older))?.is_empty());
         assert_eq!(active(state.path()).as_deref(), Some("2.0.0"));
         assert!(
-            folder.put(&shares(share("1.0.0", 4)))?.is_empty(),
+            put(&mut folder, &shares(share("1.0.0", 4)))?.is_empty(),
             "from there on"
         );
         Ok(())
@@ -277,17 +319,17 @@ mod tests {
     fn what_is_not_right_keeps_what_was_and_other_namespaces_go_on() -> io::Result<()> {
         let state = tempfile::tempdir()?;
         let mut folder = Folder::open(state.path())?;
-        folder.put(&shares(share("1.0.0", 1)))?;
+        put(&mut folder, &shares(share("1.0.0", 1)))?;
         let mut both = shares(share("3.0.0", 2));
         both.insert("team".to_owned(), {
             let mut share = share("1.0.0", 1);
             for document in &mut share.documents {
                 *document = serde_json::from_str(&document.to_string().replace("shop.", "team."))?;
             }
-            share.generations = [("other".to_owned(), 1)].into();
+            share.marks = [("other".to_owned(), mark("team", 1))].into();
             share
         });
-        let said = folder.put(&both)?;
+        let said = put(&mut folder, &both)?;
         assert!(
             said.len() == 1 && said[0].contains("has no version 3.0.0"),
             "{said:?}"
@@ -307,8 +349,52 @@ mod tests {
             .collect();
         assert_eq!(there, ["shop.app 1.0.0", "team.app 1.0.0"]);
         // A namespace that is gone takes its file along.
-        folder.put(&BTreeMap::new())?;
+        put(&mut folder, &BTreeMap::new())?;
         assert_eq!(active(state.path()), None);
+        Ok(())
+    }
+
+    #[test]
+    fn a_policy_that_a_backup_does_not_know_stays_and_one_that_was_deleted_does_not_come_again()
+    -> io::Result<()> {
+        let state = tempfile::tempdir()?;
+        let mut folder = Folder::open(state.path())?;
+        put(&mut folder, &shares(share("2.0.0", 5)))?;
+        let earlier = Present {
+            revision: Some(99),
+            ..Present::default()
+        };
+        assert!(folder.lacks(&earlier));
+        let said = folder.put(&BTreeMap::new(), &earlier)?;
+        assert!(
+            said.len() == 1 && said[0].contains("nobody has deleted it"),
+            "{said:?}"
+        );
+        // After a restart too, however far the API server is by then.
+        let mut folder = Folder::open(state.path())?;
+        assert!(!folder.lacks(&Present::default()));
+        put(&mut folder, &BTreeMap::new())?;
+        assert_eq!(active(state.path()).as_deref(), Some("2.0.0"));
+        // Somebody makes it anew, and deletes it.
+        let mut anew = share("1.0.0", 1);
+        anew.marks = [("new".to_owned(), mark("shop", 1))].into();
+        let mut present = Present::default();
+        present.uids.insert("new".to_owned(), Some(100));
+        present.names.insert(("shop".to_owned(), "app".to_owned()));
+        assert!(folder.put(&shares(anew.clone()), &present)?.is_empty());
+        assert_eq!(active(state.path()).as_deref(), Some("1.0.0"));
+        put(&mut folder, &BTreeMap::new())?;
+        assert_eq!(active(state.path()), None);
+        // A backup has it.
+        let said = folder.put(&shares(anew.clone()), &present)?;
+        assert!(
+            said.len() == 1 && said[0].contains("was deleted and is there again"),
+            "{said:?}"
+        );
+        assert_eq!(active(state.path()), None);
+        anew.accepted.insert("new".to_owned());
+        assert!(folder.put(&shares(anew), &present)?.is_empty());
+        assert_eq!(active(state.path()).as_deref(), Some("1.0.0"));
         Ok(())
     }
 }

@@ -15,8 +15,9 @@ use kube::{
     runtime::{WatchStreamExt as _, watcher, watcher::Event},
 };
 use log::info;
+use tokio::sync::watch;
 
-use super::{Source, client::client, watch::config};
+use super::{Source, client::client, view::View, watch::config};
 use crate::report::{Actor, Container, Pod, complain};
 
 /// Pods that are gone and still known.
@@ -243,13 +244,26 @@ fn text(text: &str) -> String {
 }
 
 /// Never ends.
-pub(super) async fn run(source: Source, pods: Pods) {
+pub(super) async fn run(source: Source, pods: Pods, mut view: watch::Receiver<View>) {
     let client = client(&source).await;
     let api: Api<PodObject> = Api::all(client);
     let here = config().fields(&format!("spec.nodeName={}", source.node));
-    let mut news = watcher(api, here).default_backoff().boxed();
+    let listen = || watcher(api.clone(), here.clone()).default_backoff().boxed();
+    let mut news = listen();
+    let mut era = 0;
     let mut is_said = false;
-    while let Some(next) = news.next().await {
+    loop {
+        let next = tokio::select! {
+            next = news.next() => match next {
+                Some(next) => next,
+                None => return, // a watcher does not end
+            },
+            Ok(now) = async { view.wait_for(|view| view.era != era).await.map(|view| view.era) } => {
+                era = now;
+                news = listen();
+                continue;
+            }
+        };
         match next {
             Ok(event) => {
                 if matches!(event, Event::InitDone) && std::mem::take(&mut is_said) {

@@ -23,6 +23,8 @@ pub(super) struct View {
     pub(super) files: Option<String>,
     /// Everything was listed at least once since the start.
     pub(super) complete: bool,
+    /// How often the API server may have become another one: each time everything is listed anew.
+    pub(super) era: u64,
     /// Since when nothing but errors has come.
     pub(super) silent: Option<Instant>,
 }

@@ -1,9 +1,6 @@
 //! Watches an API server, for as long as the agent runs.
 
-use std::{
-    collections::BTreeMap,
-    time::{Duration, Instant},
-};
+use std::{collections::BTreeMap, time::Duration};
 
 use drift_common::policy::Node;
 use futures_util::{StreamExt as _, stream::BoxStream};
@@ -17,14 +14,19 @@ use kube::{
     },
 };
 use log::{info, warn};
-use tokio::sync::{oneshot, watch};
+use tokio::{
+    sync::{oneshot, watch},
+    time::{Instant, timeout_at},
+};
 
 use super::{
     Folder, Source,
     choose::choose,
     client::{client, jittered, own},
     kept::Contents,
-    seen::{Key, News, Object, Seen},
+    mark::Present,
+    seen::{Key, News, Object, Seen, Stamp},
+    standing::{Asker, Standing, Unknown},
     view::{FRESH, View},
 };
 use crate::report::complain;
@@ -36,8 +38,9 @@ pub(super) const ACCEPTS_OLDER: &str = "configdrift.io/accept-older";
 const GATHER: Duration = Duration::from_millis(50);
 /// A ConfigMap or Secret that is not there, or not right, is looked for again after so long.
 const RETRY: Duration = Duration::from_secs(10);
-/// A watch is begun anew after so many seconds. One that has died without a word is noticed five later.
-const WATCH: u32 = 240;
+/// A watch is begun anew after half of this to all of it: those of many nodes that began at one moment do not go on in step. One that has died without a word
+/// is noticed five seconds later.
+const WATCH: Duration = Duration::from_secs(290);
 /// News of any kind.
 enum Any {
     Policy(News<Object>),
@@ -57,32 +60,57 @@ pub(super) async fn run(
     let mut seen = Seen::default();
     let mut silence = Silence::default();
     let mut contents = Contents::new(client.clone());
-    let mut lacks = false;
+    let mut asker = Asker::new(client.clone());
+    // When what is lacking is looked for again.
+    let mut again: Option<Instant> = None;
     let mut news = all(&client, &source.node);
     loop {
-        let next = if lacks {
-            tokio::time::timeout(jittered(RETRY), news.next()).await
-        } else {
-            Ok(news.next().await)
-        };
-        let mut changed = match next {
-            Ok(Some(first)) => silence.heard(first).map(|any| take(&mut seen, any)),
+        let wake = again.map_or(asker.next(), |again| again.min(asker.next()));
+        let mut changed = match timeout_at(wake, news.next()).await {
+            Ok(Some(first)) => silence.heard(first).is_some_and(|any| take(&mut seen, any)),
             Ok(None) => return, // a watcher does not end
-            // What was lacking is looked for again.
-            Err(_) => Some(()),
+            Err(_) => false,
         };
-        let end = tokio::time::Instant::now() + GATHER;
-        while let Ok(Some(more)) = tokio::time::timeout_at(end, news.next()).await {
-            changed = silence
-                .heard(more)
-                .map(|any| take(&mut seen, any))
-                .or(changed);
+        let end = Instant::now() + GATHER;
+        while let Ok(Some(more)) = timeout_at(end, news.next()).await {
+            changed |= silence.heard(more).is_some_and(|any| take(&mut seen, any));
+        }
+        if silence.since.is_some() {
+            asker.hurry();
+        }
+        asker.heard(seen.policies.revision());
+        if Instant::now() >= asker.next() {
+            let standing = asker.ask().await;
+            if silence.answered(&standing) {
+                news = anew(&client, &source.node, &mut seen, &view);
+            }
         }
         show(&view, |view| view.silent = silence.since);
-        if changed.is_none() || !seen.is_complete() {
+        let is_time = again.take_if(|again| *again <= Instant::now()).is_some();
+        if !(changed || is_time) || !seen.is_complete() {
             continue;
         }
-        (folder, lacks) = put(folder, &seen, &source.node, &mut contents, &mut told, &view).await;
+        let mut present = Present::new(&seen);
+        if folder.lacks(&present) {
+            let standing = asker.ask().await;
+            if silence.answered(&standing) {
+                news = anew(&client, &source.node, &mut seen, &view);
+            }
+            present.revision = standing.ok().map(Standing::revision);
+        }
+        let is_unknown = folder.lacks(&present) && present.revision.is_none();
+        let lacks;
+        (folder, lacks) = put(
+            folder,
+            &seen,
+            present,
+            &source.node,
+            &mut contents,
+            &mut told,
+            &view,
+        )
+        .await;
+        again = (lacks || is_unknown).then(|| Instant::now() + jittered(RETRY));
     }
 }
 
@@ -99,6 +127,7 @@ fn show(view: &watch::Sender<View>, change: impl FnOnce(&mut View)) {
 async fn put(
     mut folder: Folder,
     seen: &Seen,
+    present: Present,
     name: &str,
     contents: &mut Contents,
     told: &mut Option<oneshot::Sender<()>>,
@@ -119,7 +148,7 @@ async fn put(
         .flat_map(|share| share.policies.clone())
         .collect();
     let written = tokio::task::spawn_blocking(move || {
-        let outcome = folder.put(&shares);
+        let outcome = folder.put(&shares, &present);
         (folder, outcome)
     });
     let (folder, outcome) = match written.await {
@@ -149,7 +178,8 @@ async fn put(
     (folder, lacks)
 }
 
-fn take(seen: &mut Seen, any: Any) {
+/// Whether something may be other than it was.
+fn take(seen: &mut Seen, any: Any) -> bool {
     match any {
         Any::Policy(news) => seen.policies.take(news),
         Any::Version(news) => seen.versions.take(news),
@@ -176,8 +206,18 @@ fn all(client: &Client, node: &str) -> Stream {
     futures_util::stream::select_all(streams).boxed()
 }
 
+/// The same, for an API server that may not be where it was.
+fn anew(client: &Client, node: &str, seen: &mut Seen, view: &watch::Sender<View>) -> Stream {
+    seen.policies.begins_anew();
+    show(view, |view| view.era += 1);
+    all(client, node)
+}
+
 pub(super) fn config() -> watcher::Config {
-    watcher::Config::default().streaming_lists().timeout(WATCH)
+    let seconds = jittered(WATCH).as_secs() as u32; // few
+    watcher::Config::default()
+        .streaming_lists()
+        .timeout(seconds)
 }
 
 fn news<K: ResourceExt, T>(event: Event<K>, of: impl Fn(K) -> T) -> News<T> {
@@ -185,12 +225,18 @@ fn news<K: ResourceExt, T>(event: Event<K>, of: impl Fn(K) -> T) -> News<T> {
         namespace: object.namespace().unwrap_or_default(),
         name: object.name_any(),
     };
+    let stamp = |object: &K| Stamp {
+        uid: object.uid().unwrap_or_default(),
+        revision: object
+            .resource_version()
+            .and_then(|version| version.parse().ok()),
+    };
     match event {
         Event::Init => News::Begin,
-        Event::InitApply(object) => News::Listed(key(&object), of(object)),
+        Event::InitApply(object) => News::Listed(key(&object), stamp(&object), of(object)),
         Event::InitDone => News::End,
-        Event::Apply(object) => News::Changed(key(&object), of(object)),
-        Event::Delete(object) => News::Gone(key(&object)),
+        Event::Apply(object) => News::Changed(key(&object), stamp(&object), of(object)),
+        Event::Delete(object) => News::Gone(key(&object), stamp(&object)),
     }
 }
 
@@ -202,7 +248,6 @@ fn object(mut object: DynamicObject) -> Object {
             .is_some_and(|value| value == "true"),
         generation: object.metadata.generation.unwrap_or_default(),
         spec: object.data["spec"].take(),
-        uid: object.metadata.uid.unwrap_or_default(),
     }
 }
 
@@ -214,35 +259,80 @@ fn labelled(node: NodeObject) -> Node {
     }
 }
 
+/// Whether the API server has said no, and not nothing.
+fn is_refusal(error: &watcher::Error) -> bool {
+    match error {
+        watcher::Error::InitialListFailed(error)
+        | watcher::Error::WatchStartFailed(error)
+        | watcher::Error::WatchFailed(error) => matches!(error, kube::Error::Api(_)),
+        watcher::Error::WatchError(_) => true,
+        watcher::Error::NoResourceVersion => false,
+    }
+}
+
 /// How long nothing but errors has come.
 #[derive(Default)]
 struct Silence {
-    since: Option<Instant>,
+    since: Option<std::time::Instant>,
     is_said: bool,
+    /// A connection has ended in the middle: the API server may be another one by now, with another past.
+    is_cut: bool,
 }
 
 impl Silence {
     fn heard(&mut self, news: Result<Any, watcher::Error>) -> Option<Any> {
         match news {
             Ok(any) => {
-                if self.is_said {
-                    complain(format_args!("The API server answers again."));
-                }
-                *self = Self::default();
+                self.ends();
                 Some(any)
             }
             Err(error) => {
-                info!("the API server: {error}");
-                let since = *self.since.get_or_insert_with(Instant::now);
-                if since.elapsed() >= FRESH && !self.is_said {
-                    self.is_said = true;
-                    complain(format_args!(
-                        "degraded: nothing was heard of the API server for {} s: going on with what it said last.",
-                        FRESH.as_secs()
-                    ));
-                }
+                self.is_cut |= !is_refusal(&error);
+                self.goes_on(&error);
                 None
             }
+        }
+    }
+
+    /// Whether everything is to be listed anew: a watch that was begun before waits for numbers that may be far off, or have meant something else.
+    fn answered(&mut self, standing: &Result<Standing, Unknown>) -> bool {
+        match standing {
+            Ok(Standing::Ahead(_)) => {
+                self.ends();
+                std::mem::take(&mut self.is_cut)
+            }
+            Ok(Standing::Back(_)) => {
+                self.ends();
+                self.is_cut = false;
+                complain(format_args!(
+                    "The API server shows an earlier state than before, as when etcd was restored from a backup: everything is listed anew, and nothing \
+                     goes back that nobody has changed since."
+                ));
+                true
+            }
+            Err(error) => {
+                self.goes_on(error);
+                false
+            }
+        }
+    }
+
+    fn ends(&mut self) {
+        if self.is_said {
+            complain(format_args!("The API server answers again."));
+        }
+        (self.since, self.is_said) = (None, false);
+    }
+
+    fn goes_on(&mut self, error: &dyn std::fmt::Display) {
+        info!("the API server: {error}");
+        let since = *self.since.get_or_insert_with(std::time::Instant::now);
+        if since.elapsed() >= FRESH && !self.is_said {
+            self.is_said = true;
+            complain(format_args!(
+                "degraded: nothing was heard of the API server for {} s: going on with what it said last.",
+                FRESH.as_secs()
+            ));
         }
     }
 }

@@ -48,6 +48,8 @@ impl Rejected {
             Self::Changing { .. } => "folder-changing",
             Self::VersionChanged { .. } => "version-changed",
             Self::HoldsUnreadable { .. } => "holds-unreadable",
+            // Nothing else was wrong, or it would not have been asked.
+            Self::Invalid { problems, .. } if problems.is_of_closure() => "dependency",
             Self::Invalid { .. } => "invalid",
         }
     }

@@ -36,6 +36,9 @@ use super::{
 const TRIES: u32 = 4;
 const PAUSE: Duration = Duration::from_millis(20);
 
+/// The reason of what somebody has stopped.
+pub const ABORTED: &str = "aborted";
+
 /// What is to happen at one path, where that really is: no link is on its way (see [`Declared::straight`]).
 #[derive(Clone, Debug)]
 pub enum Step {
@@ -105,6 +108,9 @@ pub enum TransactionError {
         "{0}; whether that is on the disk is not known: the next start finds out, and then either nothing or all of it has happened"
     )]
     Doubt(StoreError),
+    /// Somebody wants it to end.
+    #[error("it was aborted before it was decided")]
+    Aborted,
     /// An earlier change of versions is not over.
     #[error("an earlier change of versions cannot be brought to its end ({0})")]
     Earlier(String),
@@ -118,6 +124,7 @@ impl TransactionError {
             Self::Stage { source, .. } => source.reason(),
             Self::Journal(error) => error.reason(),
             Self::Doubt(_) => "in-doubt",
+            Self::Aborted => ABORTED,
             Self::Earlier(_) => "earlier-unfinished",
         }
     }
@@ -146,6 +153,7 @@ pub fn run(
         after,
     } = transaction;
     if steps.is_empty() {
+        may_go_on(store)?;
         store
             .set_holding(&holding)
             .map_err(TransactionError::Journal)?;
@@ -168,7 +176,8 @@ pub fn run(
     let staged = store
         .write_journal(&journal)
         .map_err(TransactionError::Journal)
-        .and_then(|()| stage::all(host, &steps, &mut finished.notes, &mut lifted));
+        .and_then(|()| stage::all(host, store, &steps, &mut finished.notes, &mut lifted))
+        .and_then(|()| may_go_on(store));
     if let Err(error) = staged {
         give_up(host, store, &journal, lifted);
         return Err(error);
@@ -243,6 +252,14 @@ pub fn recover(host: &Host, store: &Store) -> Result<Option<Finished>, StoreErro
         }
     }
     Ok(Some(finished))
+}
+
+/// Asked at each step before the commit, and not after it.
+fn may_go_on(store: &Store) -> Result<(), TransactionError> {
+    if store.is_abort_asked() {
+        return Err(TransactionError::Aborted);
+    }
+    Ok(())
 }
 
 /// Nothing is committed: what was staged goes.

@@ -1,21 +1,22 @@
 //! What is declared changes: the folder is read again, or somebody asks for a version. Versions change whole or not at all.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{collections::HashMap, path::PathBuf, sync::Arc, time::SystemTime};
 
 use drift_common::escape;
 use log::{debug, error, warn};
 use tokio::sync::oneshot;
 
 use crate::{
-    declare::{ActivePolicy, Basis, Snapshot, Sources},
+    declare::{ActivePolicy, Basis, Declared, Snapshot, Sources},
+    observe::Stat,
     report::{Cause, Event, Record},
     serve::Body,
     store::{Holding, Moved},
-    switch::{self, Answer, Decision, Demand, SwitchError, Switched},
+    switch::{self, Answer, Decision, Demand, SwitchError, Switched, Taken},
 };
 
 use super::{
-    Ears, Pipeline, PipelineError, mounts,
+    Ears, Pipeline, PipelineError, describe, mounts,
     work::{Done, Haste},
 };
 
@@ -39,14 +40,14 @@ impl Ask {
 /// What is to be declared next.
 #[derive(Debug)]
 pub(super) struct Next {
-    snapshot: Arc<Snapshot>,
+    pub(super) snapshot: Arc<Snapshot>,
     sources: Sources,
     /// Policies that get another version by it.
-    moves: Vec<Moved>,
+    pub(super) moves: Vec<Moved>,
     /// What is held from then on.
     holding: Holding,
     /// Who has asked for it; nobody: the folder says so.
-    ask: Option<Ask>,
+    pub(super) ask: Option<Ask>,
 }
 
 /// A change of versions has come to its end, the good one or the other.
@@ -54,6 +55,8 @@ pub(super) struct Next {
 pub(super) struct Came {
     next: Next,
     result: Result<Switched, SwitchError>,
+    /// What was not as declared, and is kept.
+    taken: Vec<Taken>,
 }
 
 impl Pipeline {
@@ -163,18 +166,49 @@ impl Pipeline {
             return self.declare(next.snapshot, None, Cause::Policy, ears);
         }
         self.switching = Some(Arc::clone(&next.snapshot));
+        // Before anybody can ask for the end of this one.
+        let is_clear = self.store.forget_abort();
         let (restorer, store) = (Arc::clone(&self.restorer), Arc::clone(&self.store));
         let (register, old) = (self.register.clone(), Arc::clone(&self.snapshot));
         let (host, places) = (Arc::clone(&self.host), self.settings.state.join("places"));
+        let seen = self.seen_as_declared(&next.moves);
         self.run(Haste::Urgent, move || {
             mounts::keep(&host, &places);
             let holding = next.holding.clone();
             let watch = register.as_ref().map(|register| &*register.watch);
             let both = (&*old, &*next.snapshot);
-            let result = restorer.switch(watch, &store, both, &next.moves, holding);
-            Done::Switch(Box::new(Came { next, result }))
+            let known = |declared: &Declared| {
+                let stat = seen.get(&declared.path);
+                stat.is_some_and(|stat| {
+                    host.links_hold(declared).is_ok() && host.stat(declared.real()) == Some(*stat)
+                })
+            };
+            let taken = switch::keep_evidence(&host, &store, both.0, both.1, &next.moves, &known);
+            let result = is_clear
+                .map_err(SwitchError::from)
+                .and_then(|()| restorer.switch(watch, &store, both, &next.moves, holding));
+            Done::Switch(Box::new(Came {
+                next,
+                result,
+                taken,
+            }))
         });
         Ok(())
+    }
+
+    /// Paths of these policies that were as declared at their last look, and of which nothing was heard since; with what they were like then.
+    fn seen_as_declared(&self, moves: &[Moved]) -> HashMap<PathBuf, Stat> {
+        let both = self.snapshot.files.iter().zip(&self.paths);
+        let seen = both.filter_map(|(declared, state)| {
+            let is_clean = state.looked && state.drift.is_none() && state.why.is_none();
+            let name = &declared.policy.name;
+            let is_moved = is_clean && moves.iter().any(|moved| moved.policy == *name);
+            state
+                .stat
+                .filter(|_| is_moved)
+                .map(|stat| (declared.path.clone(), stat))
+        });
+        seen.collect()
     }
 
     /// Versions have changed, or nothing has.
@@ -184,7 +218,12 @@ impl Pipeline {
         ears: &mut Option<Ears>,
     ) -> Result<(), PipelineError> {
         self.switching = None;
-        let Came { next, result } = came;
+        let Came {
+            next,
+            result,
+            taken,
+        } = came;
+        let stopping = self.stopping.take();
         let Next {
             snapshot,
             sources,
@@ -194,15 +233,69 @@ impl Pipeline {
         } = next;
         match result {
             Ok(switched) => {
+                if let Some(stopping) = stopping {
+                    stopping.tell_late(&moves);
+                }
+                let replaced = self.replaced(taken, &snapshot);
                 self.keep(&snapshot, sources);
                 self.declare(snapshot, Some(&switched), Cause::Policy, ears)?;
+                for record in replaced {
+                    self.tell(&record)?;
+                }
                 self.after_switch(&switched, ask);
                 // What else the folder says by now.
                 self.again = true;
                 Ok(())
             }
-            Err(error) => self.not_switched(&snapshot, &moves, ask, &error),
+            Err(error) => match stopping {
+                Some(stopping) if error.is_aborted() => {
+                    self.has_stopped(stopping, &snapshot, &moves, ask)
+                }
+                stopping => {
+                    if let Some(stopping) = stopping {
+                        stopping.tell_failed(&moves);
+                    }
+                    self.not_switched(&snapshot, &moves, ask, &error)
+                }
+            },
         }
+    }
+
+    /// What was not as declared and went with the versions: who had made it so is known as long as the old ones are in force here.
+    fn replaced(&self, taken: Vec<Taken>, new: &Snapshot) -> Vec<Record> {
+        let old = &self.snapshot.files;
+        let each = taken.into_iter().map(|taken| {
+            let at = old.binary_search_by(|declared| declared.path.cmp(&taken.path));
+            let drift = at.ok().and_then(|index| self.paths[index].drift.as_ref());
+            let mut record = Record::new(Event::PolicyActivated);
+            record.version = new
+                .policy(&taken.policy)
+                .map(|(policy, _)| policy.version.clone());
+            record.message = Some(if taken.was_declared {
+                format!(
+                    "what stood there was not as {} declared it, and went with the change of versions: it is kept",
+                    taken.declared.policy.version
+                )
+            } else {
+                "nobody had declared what stood there, and it went with the change of versions: it is kept"
+                    .to_owned()
+            });
+            record.policy = Some(taken.policy);
+            record.path = Some(taken.path);
+            record.reason = Some("replaced");
+            record.cause = Some(Cause::Policy);
+            record.severity = Some(taken.declared.severity);
+            record.drift = taken.drifts;
+            record.declared = Some(describe::declared(&taken.declared));
+            record.observed = Some(describe::observed(&taken.observed));
+            record.evidence = taken.evidence;
+            record.actor = Some(drift.map_or_else(
+                || Err("it was found when the versions changed".to_owned()),
+                |drift| drift.actor.clone().unwrap_or_else(|| Err("not known".to_owned())),
+            ));
+            record
+        });
+        each.collect()
     }
 
     /// Nothing has changed, and nobody tries that again by himself.

@@ -56,6 +56,7 @@ impl Pipeline {
                 };
                 return self.asked(ask, ears);
             }
+            Request::Abort(asked) => return self.abort(&asked, peer, answer),
             Request::Pause(asked) => Body::Done(self.pause(&asked, peer)?),
             Request::Resume(asked) => Body::Done(self.resume(&asked, peer)?),
             Request::Heal(asked) => return self.heal_by_hand(&asked, answer),

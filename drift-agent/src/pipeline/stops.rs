@@ -229,7 +229,7 @@ impl Pipeline {
         ))
     }
 
-    fn unknown(&self, policy: Option<&str>) -> Option<Answer> {
+    pub(super) fn unknown(&self, policy: Option<&str>) -> Option<Answer> {
         let name = policy?;
         let is_known = self.snapshot.policy(name).is_some();
         (!is_known).then(|| {
@@ -308,7 +308,7 @@ fn writes(snapshot: &Snapshot, policy: &str) -> bool {
 }
 
 /// Who the command says it is, and what the kernel says of it.
-fn by(said: &str, peer: Peer) -> String {
+pub(super) fn by(said: &str, peer: Peer) -> String {
     let pid = peer.pid.map(|pid| format!(", pid {pid}"));
     let said: String = said.chars().take(200).collect();
     let uid = format!("uid {}", peer.uid);
@@ -318,7 +318,7 @@ fn by(said: &str, peer: Peer) -> String {
     }
 }
 
-fn who(peer: Peer) -> Result<Actor, String> {
+pub(super) fn who(peer: Peer) -> Result<Actor, String> {
     let pid = peer.pid.ok_or("who asks is in another pid namespace")?;
     actor_of(pid, peer.uid, peer.gid).ok_or_else(|| format!("pid {pid} has ended meanwhile"))
 }

@@ -207,7 +207,12 @@ fn cells_of(record: &Record) -> Vec<Cell> {
             vec![path(), what, version(), who(), note().spare(3)]
         }
         Event::PolicyActivated => {
-            vec![version(), Cell::new("is active", 0, 9), note()]
+            if record.path.is_some() {
+                let what = Cell::new("replaced", 9, 9);
+                vec![path(), what, version(), who(), note().spare(3)]
+            } else {
+                vec![version(), Cell::new("is active", 0, 9), note()]
+            }
         }
         Event::PolicyRejected | Event::EventsLost => vec![why()],
     }

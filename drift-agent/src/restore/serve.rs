@@ -27,7 +27,7 @@ use super::{
 use crate::{
     compare, confine,
     declare::{Declared, Mode, Snapshot, Target},
-    heal,
+    heal::{self, TransactionError},
     observe::{Host, observe},
     probe::{self, Process},
     reload::{self, Allowed},
@@ -237,6 +237,7 @@ impl Server {
             Err(error) => Err(Refusal {
                 kind: match &error {
                     SwitchError::Rejected(_)
+                    | SwitchError::Transaction(TransactionError::Aborted)
                     | SwitchError::Refused(_)
                     | SwitchError::NoEarlier(_)
                     | SwitchError::Store(_) => Kind::Refused,

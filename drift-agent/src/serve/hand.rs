@@ -2,6 +2,17 @@
 
 use serde::{Deserialize, Serialize};
 
+/// A change of versions is not to be.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Aborting {
+    /// One of those that it moves.
+    pub policy: String,
+    /// Who asks, as far as the command knows; the agent adds what the kernel says of it.
+    pub by: String,
+    pub reason: String,
+}
+
 /// Hold healing.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

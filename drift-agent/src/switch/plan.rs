@@ -181,7 +181,7 @@ fn goes_as_a_whole(target: &Target) -> bool {
 }
 
 /// Paths that nobody declares any more, of policies that say that such ones go.
-fn dropped(old: &Snapshot, new: &Snapshot, moved: &BTreeSet<&str>) -> Vec<PathBuf> {
+pub(super) fn dropped(old: &Snapshot, new: &Snapshot, moved: &BTreeSet<&str>) -> Vec<PathBuf> {
     let goes = |declared: &Declared| {
         let name = declared.policy.name.as_str();
         let removes = new

@@ -1,5 +1,7 @@
 //! Changes of versions, as a whole.
 
+mod kept;
+
 use std::{fs, time::SystemTime};
 
 use tempfile::TempDir;

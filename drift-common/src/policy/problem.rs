@@ -210,9 +210,20 @@ pub struct Problems {
     /// How many there were, kept or not.
     count: usize,
     files: BTreeSet<Arc<Path>>,
+    is_of_closure: bool,
 }
 
 impl Problems {
+    /// Each policy is right by itself, and the versions that would be active do not fit together.
+    pub fn is_of_closure(&self) -> bool {
+        self.is_of_closure
+    }
+
+    /// All that is here is about versions that do not fit together. See [`Problems::is_of_closure`].
+    pub(super) fn are_of_closure(&mut self) {
+        self.is_of_closure = true;
+    }
+
     pub fn push(&mut self, problem: Problem) {
         self.count += 1;
         if self.kept.len() < KEPT {
@@ -224,6 +235,7 @@ impl Problems {
     /// Adds what was found elsewhere, after what was found here.
     pub fn append(&mut self, others: Problems) {
         let kept = others.kept.len();
+        self.is_of_closure &= others.is_empty();
         for problem in others.kept {
             self.push(problem);
         }

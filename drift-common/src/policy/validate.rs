@@ -68,6 +68,9 @@ pub fn validate(
     // With a policy or a version missing that was said, what needs it would be said again.
     if complete && problems.is_empty() {
         closure::check(&lineages, problems);
+        if !problems.is_empty() {
+            problems.are_of_closure();
+        }
     }
     problems.is_empty().then_some(lineages)
 }

@@ -138,6 +138,17 @@ impl Programs {
             .with_context(|| format!("{} was not asked for", program.name()))
     }
 
+    /// Makes a folder in which each has its own name: for tests that start some of their own.
+    pub(super) fn link(&self, folder: &Path) -> Result<()> {
+        fs::create_dir(folder).with_context(|| format!("making {}", folder.display()))?;
+        for (program, path) in self.iter() {
+            let link = folder.join(program.name());
+            std::os::unix::fs::symlink(path, &link)
+                .with_context(|| format!("linking {}", link.display()))?;
+        }
+        Ok(())
+    }
+
     pub(super) fn iter(&self) -> impl Iterator<Item = (Program, &Path)> {
         self.0
             .iter()

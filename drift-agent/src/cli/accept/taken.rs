@@ -173,6 +173,7 @@ impl Accepted {
             exhaustive: false,
             one_file_system: false,
             policies: std::fs::canonicalize(policies).ok(),
+            against: None,
         };
         let mut captured = capture::walk(host, &wanted, names, contents, source, |_, _| {})
             .context("cannot keep a content")?;
@@ -299,6 +300,8 @@ impl Accepted {
                     directories.remove(&path);
                     links.insert(path, new);
                 }
+                // Only a comparison with another tree finds one.
+                Entry::Absent(_) => {}
                 Entry::Directory(mut new) => {
                     if let Some(old) = directories.remove(&path) {
                         new.through = old.through;

@@ -19,6 +19,7 @@ use crate::{
     compare::{Drift, attribute::out_of_reach, structured::EditError},
     declare::{Compare, Declared, Guard, MassDrift, Mode, Names, Snapshot, Target},
     heal::{Action, healable, plan},
+    lint,
     observe::Host,
     pipeline::{declared_side, observed_side},
     report::{FileType, State, shown},
@@ -48,6 +49,7 @@ pub(super) fn explain(
     let difference = Difference::look(host, declared);
     let plan = planned(&difference);
     let (number, of) = number(snapshot, declared);
+    let weak = weak(host, declared, names);
     let mut value = difference.value(names);
     value["is_declared"] = true.into();
     value["number"] = number.into();
@@ -57,6 +59,7 @@ pub(super) fn explain(
     value["plan"] = plan.value(declared);
     value["guard"] = guard_value(&declared.policy.guard);
     value["kept"] = kept.value(now);
+    value["warnings"] = weak.clone().into();
     Explanation {
         text: text(
             &difference,
@@ -64,11 +67,26 @@ pub(super) fn explain(
             (number, of),
             names,
             policies,
-            &kept.lines(now),
+            &[
+                kept.lines(now),
+                weak.iter().map(|weak| ("warning", weak.clone())).collect(),
+            ]
+            .concat(),
         ),
         status: status(difference.compared.drifts.iter()),
         value,
     }
+}
+
+/// Who may write the file and is not root; which processes of root have it open is looked for where there is somebody.
+fn weak(host: &Host, declared: &Declared, names: &Names) -> Vec<String> {
+    let weaknesses = lint::weaknesses(host, declared);
+    if weaknesses.is_empty() {
+        return Vec::new();
+    }
+    let readers = lint::readers_of_root(host, declared);
+    let each = weaknesses.iter();
+    each.map(|weak| weak.sentence(names, &readers)).collect()
 }
 
 /// The how many-th path of its policy it is, in the order in which they are declared.

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::{
     declare::Redact,
-    report::{Redactor, Shown},
+    report::{Event, Redactor, Shown},
     store::Store,
 };
 
@@ -18,18 +18,23 @@ const MOST_LINES: usize = 200;
 pub(super) fn shown(state: &Path, record: &Value) -> String {
     let mut text = String::new();
     let declared = digest(&record["declared"]["digest"]);
+    let word = if record["event"] == Event::PolicyActivated.name() {
+        "replaced"
+    } else {
+        "healed"
+    };
     for kept in record["evidence"].as_array().into_iter().flatten() {
         let name = kept["name"].as_str();
         let what = name.map_or(String::new(), |name| format!(" ({})", printable(name)));
         let Some(of) = digest(&kept["digest"]) else {
             let why = kept["not_kept"].as_str().unwrap_or("unknown");
-            text += &format!("\nWhat was healed{what} is not kept: {}\n", printable(why));
+            text += &format!("\nWhat was {word}{what} is not kept: {}\n", printable(why));
             continue;
         };
         let bytes = match Store::peek_blob(state, &of) {
             Ok(bytes) => bytes,
             Err(error) => {
-                text += &format!("\nWhat was healed{what} is kept no longer: {error}\n");
+                text += &format!("\nWhat was {word}{what} is kept no longer: {error}\n");
                 continue;
             }
         };
@@ -43,11 +48,11 @@ pub(super) fn shown(state: &Path, record: &Value) -> String {
         let before = before.and_then(|before| Store::peek_blob(state, &before).ok());
         match &before {
             Some(before) => {
-                text += &format!("\n--- declared\n+++ healed{what}\n");
+                text += &format!("\n--- declared\n+++ {word}{what}\n");
                 text += &lines(&redactor.unified(before, &bytes));
             }
             None => {
-                text += &format!("\nHealed{what}, {} bytes:\n", bytes.len());
+                text += &format!("\nWas {word}{what}, {} bytes:\n", bytes.len());
                 text += &lines(&redactor.unified(b"", &bytes));
             }
         }

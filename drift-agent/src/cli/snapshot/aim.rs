@@ -72,6 +72,30 @@ pub(super) fn resolve(paths: &[PathBuf], at: &Arc<Source>) -> Result<(Vec<Asked>
     Ok((kept, notes))
 }
 
+/// The tree that the one path is compared with.
+pub(super) fn against(tree: &Path, paths: &[Asked]) -> Result<PathBuf> {
+    let root = fs::canonicalize(tree).with_context(|| shown(tree).to_string())?;
+    let [asked] = paths else {
+        bail!("--against compares one PATH, and here are {}", paths.len());
+    };
+    for path in [&root, &asked.real] {
+        if !path.is_dir() {
+            bail!(
+                "--against compares directories, and {} is none",
+                shown(path)
+            );
+        }
+    }
+    if root.starts_with(&asked.real) || asked.real.starts_with(&root) {
+        bail!(
+            "--against compares two trees, and {} and {} are one in the other",
+            shown(&root),
+            shown(&asked.real)
+        );
+    }
+    Ok(root)
+}
+
 /// The links on the way to `said`, which leads to `real`, where there are some and they can be declared. A link that is the path itself is not on its way.
 fn through(said: &Path, real: &Path, at: &Arc<Source>) -> Option<Through> {
     let is_plain = |component| matches!(component, Component::RootDir | Component::Normal(_));

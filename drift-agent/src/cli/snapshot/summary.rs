@@ -23,6 +23,7 @@ pub(super) struct Kinds {
     links: usize,
     masks: usize,
     directories: usize,
+    absent: usize,
 }
 
 impl Kinds {
@@ -34,13 +35,14 @@ impl Kinds {
                 Entry::Link(link) if link.target == Path::new("/dev/null") => kinds.masks += 1,
                 Entry::Link(_) => kinds.links += 1,
                 Entry::Directory(_) => kinds.directories += 1,
+                Entry::Absent(_) => kinds.absent += 1,
             }
         }
         kinds
     }
 
     fn all(self) -> usize {
-        self.files + self.links + self.masks + self.directories
+        self.files + self.links + self.masks + self.directories + self.absent
     }
 }
 
@@ -98,6 +100,7 @@ impl Summary<'_> {
             mounts,
             hard_links,
             open: _,
+            compared,
             weights: _,
         } = self.captured;
         let Kinds {
@@ -105,6 +108,7 @@ impl Summary<'_> {
             links,
             masks,
             directories,
+            absent,
         } = self.kinds;
         let mut row = |what: &str, count: usize, more: String| {
             if count == 0 {
@@ -135,6 +139,8 @@ impl Summary<'_> {
         row("links", links, String::new())?;
         row("masks", masks, "links to /dev/null".to_owned())?;
         row("directories", directories, String::new())?;
+        row("absent", absent, "deleted here".to_owned())?;
+        row("equal", compared.same, "not declared".to_owned())?;
         let said = "each name declared for itself".to_owned();
         row("hard links", hard_links.len(), said)?;
         let said = "other file systems begin there".to_owned();
@@ -154,10 +160,18 @@ impl Summary<'_> {
             alone,
             mounts,
             open,
+            compared,
             ..
         } = self.captured;
         for note in self.notes {
             writeln!(f, "\nnote: {note}")?;
+        }
+        for (what, paths) in [
+            ("changed", &compared.changed),
+            ("added", &compared.added),
+            ("deleted", &compared.deleted),
+        ] {
+            list(f, what, paths, |f, path| write!(f, "{}", shown(path)))?;
         }
         list(f, "left out", left, |f, (path, why)| {
             write!(f, "{}: {why}", shown(path))

@@ -24,10 +24,10 @@ use crate::{
         replace::{self, New, temporary_name},
     },
     observe::Host,
-    store::{Change, Entry, Journal, Over},
+    store::{Change, Entry, Journal, Over, Store},
 };
 
-use super::{Source, Step, TransactionError};
+use super::{Source, Step, TransactionError, may_go_on};
 
 /// What the journal says of a step.
 pub(super) fn entry(step: &Step) -> Entry {
@@ -159,6 +159,7 @@ fn sync(files: &mut Unsynced<'_>) -> Result<(), TransactionError> {
 /// Stages all of it. When it returns, all of it lasts.
 pub(super) fn all(
     host: &Host,
+    store: &Store,
     steps: &[Step],
     notes: &mut Vec<String>,
     lifted: &mut Lifted,
@@ -170,6 +171,7 @@ pub(super) fn all(
     let mut places: BTreeMap<&Path, OwnedFd> = BTreeMap::new();
     let mut unsynced = Unsynced::new();
     for step in sorted {
+        may_go_on(store)?;
         let path = step.path();
         let failed = |source| TransactionError::Stage {
             path: path.to_owned(),

@@ -222,7 +222,14 @@ fn committed(place: &Place, steps: &[Step], stage: Stage, done: usize) {
         after: vec!["restart web.service".to_owned()],
     };
     place.store.write_journal(&journal).unwrap();
-    stage::all(&place.host, steps, &mut notes, &mut Vec::new()).unwrap();
+    stage::all(
+        &place.host,
+        &place.store,
+        steps,
+        &mut notes,
+        &mut Vec::new(),
+    )
+    .unwrap();
     journal.stage = stage;
     place.store.write_journal(&journal).unwrap();
     let entries = journal.entries.drain(..done).collect();

@@ -38,11 +38,18 @@ fn every_event_is_one_line() {
         "14:02:11  HELD    /etc/app/app.conf         back-off",
         "14:02:11  back    /etc/app/app.conf         as declared again  web 1.2.0     vim (pid 812, uid 1000)",
         "14:02:11  touch   /etc/app/app.conf         as declared  web 1.2.0     vim (pid 812, uid 1000)",
-        "14:02:11  policy  web 1.2.0     is active",
+        "14:02:11  policy  /etc/app/app.conf         replaced   web 1.2.0     vim (pid 812, uid 1000)",
         "14:02:11  REJECT  back-off",
         "14:02:11  lost    back-off",
     ];
     assert_eq!(lines, expected);
+    let mut activated = Record::new(Event::PolicyActivated);
+    activated.policy = Some("web".into());
+    activated.version = Some("1.2.0".into());
+    assert_eq!(
+        look(100).line(&at_two(activated)),
+        "14:02:11  policy  web 1.2.0     is active"
+    );
 }
 
 #[test]

@@ -88,6 +88,23 @@ fn active_versions_that_do_not_fit_are_refused_with_who_needs_what() {
 }
 
 #[test]
+fn what_is_wrong_with_the_closure_alone_is_told_apart_from_all_else() {
+    let found = |text: &str| {
+        let mut problems = Problems::default();
+        let documents = parse(&source(text), &mut problems);
+        assert!(validate(documents, &Holds::new(), &mut problems).is_none());
+        problems
+    };
+    let unfit = text("web = 1.0.0: 1.0.0 [lib ^2]\nlib = 1.0.0: 1.0.0");
+    assert!(found(&unfit).is_of_closure());
+    assert!(found(&text("web = 1.0.0: 1.0.0 [lib ^2]")).is_of_closure());
+    assert!(!found(&unfit.replace("activeVersion: 1.0.0", "activeVersion: 3.0.0")).is_of_closure());
+    let mut both = found(&unfit);
+    both.append(found(&text("web = 2.0.0: 1.0.0")));
+    assert!(!both.is_of_closure());
+}
+
+#[test]
 fn a_policy_that_is_missing_and_one_that_needs_itself_are_said() {
     let (lineages, problems) = read(&text(
         "app = 1.0.0: 1.0.0 [app ^1, libs ^1]
