@@ -377,7 +377,7 @@ fn each_swap_of_a_volume_is_told_once_for_each_file_also_after_the_old_target_is
             fs::create_dir(&folder)?;
             for key in KEYS {
                 let mut file = fs::File::create(folder.join(key))?;
-                write!(file, "version {version}\n")?;
+                writeln!(file, "version {version}")?;
                 file.set_times(times)?;
             }
             Ok(fs::File::open(&folder)?.set_times(times)?)
