@@ -68,8 +68,8 @@ fn as_nobody(call: impl FnOnce() -> Result<()> + Send) -> Result<()> {
 }
 
 fn fails<T>(what: &str, result: std::io::Result<T>) -> Result<()> {
-    ensure!(result.is_err(), "{what} was to fail");
-    Ok(())
+    let failed = result.err().map(drop);
+    failed.with_context(|| format!("{what}: it was to fail"))
 }
 
 /// B043: a call that fails is taken for what it was to do, and what is known of the file is forgotten.
