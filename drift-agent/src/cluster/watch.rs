@@ -202,12 +202,12 @@ fn take(seen: &mut Seen, any: Any) -> bool {
 
 /// What the API server says where it has no such kind, or does not let the agent watch it.
 fn refused(error: &watcher::Error) -> Option<String> {
-    let status = match error {
-        watcher::Error::InitialListFailed(kube::Error::Api(status))
-        | watcher::Error::WatchStartFailed(kube::Error::Api(status))
-        | watcher::Error::WatchFailed(kube::Error::Api(status))
-        | watcher::Error::WatchError(status) => status,
-        _ => return None,
+    let (watcher::Error::InitialListFailed(kube::Error::Api(status))
+    | watcher::Error::WatchStartFailed(kube::Error::Api(status))
+    | watcher::Error::WatchFailed(kube::Error::Api(status))
+    | watcher::Error::WatchError(status)) = error
+    else {
+        return None;
     };
     let said = || drift_common::escape::printable(&status.message).into_owned();
     matches!(status.code, 403 | 404).then(said)

@@ -155,10 +155,9 @@ pub(super) async fn run(server: &Server, how: Shown) -> Result<ExitCode> {
         .boxed();
     let mut said = false;
     while let Some(event) = changes.next().await {
-        let object = match heard(&mut said, event) {
-            // What is listed anew after a disconnection may have been shown: that is seen below.
-            Some(Event::Apply(object) | Event::InitApply(object)) => object,
-            _ => continue,
+        // What is listed anew after a disconnection may have been shown: that is seen below.
+        let Some(Event::Apply(object) | Event::InitApply(object)) = heard(&mut said, event) else {
+            continue;
         };
         let Some(new) = Told::new(object) else {
             continue;

@@ -42,7 +42,7 @@ pub(super) struct Declared {
 }
 
 impl Declared {
-    pub(super) fn new(object: DynamicObject) -> Self {
+    pub(super) fn new(object: &DynamicObject) -> Self {
         let spec = &object.data["spec"];
         let text = |value: &serde_json::Value| value.as_str().unwrap_or_default().to_owned();
         let mut declared = Self {
@@ -142,7 +142,7 @@ impl Fleet {
         let mut all: BTreeMap<&str, Option<&Report>> = self
             .nodes
             .iter()
-            .flat_map(|nodes| nodes.iter())
+            .flat_map(Kind::iter)
             .map(|(key, _, ())| (&*key.name, None))
             .collect();
         all.extend(
@@ -183,7 +183,7 @@ impl Fleet {
             };
             let counts = &status.counts;
             let add = |sum: &mut u64, count: Option<u32>| {
-                *sum = sum.saturating_add(count.unwrap_or(0).into())
+                *sum = sum.saturating_add(count.unwrap_or(0).into());
             };
             sums.reporting += 1;
             add(&mut sums.files, counts.files);
@@ -350,7 +350,7 @@ pub(super) mod tests {
         .expect("an object");
         fill(
             &mut fleet.policies,
-            vec![(key(&policy), Declared::new(policy))],
+            vec![(key(&policy), Declared::new(&policy))],
         );
         let spread = fleet.spread(now());
         let app = &spread[&Key {
@@ -363,7 +363,7 @@ pub(super) mod tests {
         );
         assert_eq!(app.behind, Some(("b".to_owned(), "1.0.0".to_owned())));
         assert_eq!((app.unknown, app.drifting, app.behind_count), (1, 1, 1));
-        let declared = fleet.policies.iter().next().expect("one").1;
+        let declared = fleet.policies.iter().next().expect("one").2;
         assert_eq!(declared.rollout.as_deref(), Some("canary 1.3.0 10 %"));
         assert_eq!(declared.mode, "observe");
     }

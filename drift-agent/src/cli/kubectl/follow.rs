@@ -173,7 +173,7 @@ fn changes(server: &Server, fleet: &Fleet, what: Follow) -> Stream {
     if what == Follow::Policies {
         let policies = watcher(server.api("Policy"), config())
             .default_backoff()
-            .map(|event| Ok(Any::Policy(news(event?, Declared::new))));
+            .map(|event| Ok(Any::Policy(news(event?, |object| Declared::new(&object)))));
         streams.push(policies.boxed());
     }
     futures_util::stream::select_all(streams).boxed()

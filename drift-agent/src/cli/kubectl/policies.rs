@@ -31,7 +31,7 @@ pub(super) async fn run(server: &Server, how: Shown) -> Result<ExitCode> {
         &policies,
         "policies.configdrift.io",
         params,
-        |object: DynamicObject| (key(&object), Declared::new(object)),
+        |object: DynamicObject| (key(&object), Declared::new(&object)),
     );
     fill(&mut fleet.policies, listed.await?);
     let versions = server.rows("policyversions").await?.into_iter();
@@ -210,10 +210,10 @@ mod tests {
         *,
     };
 
-    fn policy(name: &str, spec: Value) -> (Key, Declared) {
+    fn policy(name: &str, spec: &Value) -> (Key, Declared) {
         let object = json!({"metadata": {"namespace": "web", "name": name}, "spec": spec});
         let object: DynamicObject = serde_json::from_value(object).expect("an object");
-        (key(&object), Declared::new(object))
+        (key(&object), Declared::new(&object))
     }
 
     #[test]
@@ -233,9 +233,9 @@ mod tests {
             vec![
                 policy(
                     "app",
-                    json!({"activeVersion": "1.2.0", "mode": "heal", "rollout": rollout}),
+                    &json!({"activeVersion": "1.2.0", "mode": "heal", "rollout": rollout}),
                 ),
-                policy("db", json!({"activeVersion": "2.0.0"})),
+                policy("db", &json!({"activeVersion": "2.0.0"})),
             ],
         );
         fleet
