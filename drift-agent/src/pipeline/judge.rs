@@ -21,8 +21,8 @@ use super::{
 
 /// Looks in a row that a change may overtake before the verdict is given all the same.
 const MOST_OVERTAKEN: u32 = 8;
-/// Before a look that takes the place of one that was overtaken: twice as long each time, up to eight times. Who changes a file again and again rings once a
-/// look, so he pays for as many bells as there are looks.
+/// Before a look that takes the place of the second that was overtaken in a row: twice as long each time, up to eight times. Who changes a file again and again
+/// rings once a look, so he pays for as many bells as there are looks. The first is overtaken by the close of who is heard writing, and that is looked at now.
 const OVERTAKEN_PAUSE: Duration = Duration::from_millis(2);
 /// Between looks at a file that no two reads agree on.
 const UNSTABLE_PAUSE: Duration = Duration::from_millis(20);
@@ -96,10 +96,15 @@ impl Pipeline {
         if (looked.overtaken || rung) && state.overtaken < MOST_OVERTAKEN {
             state.overtaken += 1;
             state.why = Some(why);
-            let pause = OVERTAKEN_PAUSE * (1 << (state.overtaken - 1).min(3));
             // While somebody writes, the timer that his doorbell has set brings the look.
             if self.timers.get(Timer::Path(index)).is_none() {
-                self.timers.set(Timer::Path(index), now + pause);
+                match state.overtaken.checked_sub(2) {
+                    None => self.queue(index, true),
+                    Some(more) => {
+                        let pause = OVERTAKEN_PAUSE * (1 << more.min(3));
+                        self.timers.set(Timer::Path(index), now + pause);
+                    }
+                }
             }
             return Ok(());
         }
