@@ -10,6 +10,8 @@ pub mod kept;
 
 pub mod memory;
 
+pub mod sync;
+
 pub mod declare;
 
 pub mod cluster;

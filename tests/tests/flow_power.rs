@@ -8,6 +8,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, ensure};
+use drift_agent::sync::sync_directory;
 use drift_tests::{
     agent::is_built,
     sweep::{
@@ -134,6 +135,34 @@ fn without_the_sync_of_the_directory_what_was_reported_is_lost() -> Result<()> {
             lost == 20,
             "{kind:?}: a cut loses nothing ({lost} of 20): these tests prove nothing"
         );
+    }
+    Ok(())
+}
+
+/// Where a disk fails the programs go on, unlike without power: a file system that has shut down has kept nothing of what its directory was asked to keep. (An xfs says
+/// otherwise: what was committed counted as done, and the journal, on another disk, was ended.)
+#[test]
+fn a_directory_of_a_dead_file_system_is_never_synced() -> Result<()> {
+    const TEST: &str = "a_directory_of_a_dead_file_system_is_never_synced";
+    if !has_power(TEST) {
+        return Ok(());
+    }
+    for kind in Kind::ALL {
+        let scratch = tempfile::Builder::new().prefix("drift-power-").tempdir()?;
+        let disk = Disk::new(kind, scratch.path())?;
+        let tree = disk.place().join("tree");
+        fs::create_dir(&tree)?;
+        fs::write(tree.join("old"), "")?;
+        let directory = fs::File::open(&tree)?;
+        sync_directory(&directory)?;
+        fs::rename(tree.join("old"), tree.join("new"))?;
+        disk.cut()?;
+        let synced = sync_directory(&directory);
+        ensure!(synced.is_err(), "{kind:?} has lost it and says it has not");
+        drop(directory);
+        disk.start_again()?;
+        let is_old = tree.join("old").exists();
+        ensure!(is_old, "{kind:?} has kept it: this shows nothing");
     }
     Ok(())
 }

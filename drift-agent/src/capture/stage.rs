@@ -15,6 +15,8 @@ use std::{
 use rustix::fs::{FlockOperation, flock, syncfs};
 use tempfile::TempDir;
 
+use crate::sync::sync_directory;
+
 /// What the folder's name begins with.
 const PREFIX: &str = ".snapshot-";
 
@@ -93,7 +95,7 @@ impl Stage {
                     fs::rename(from, to)?;
                 }
             }
-            File::open(&folder)?.sync_all()?;
+            sync_directory(File::open(&folder)?)?;
         }
         for name in names.iter().rev() {
             let (from, to) = (self.path().join(name), place.join(name));
@@ -104,7 +106,7 @@ impl Stage {
                 fs::hard_link(&from, to)?;
             }
         }
-        File::open(place)?.sync_all()
+        Ok(sync_directory(File::open(place)?)?)
     }
 }
 

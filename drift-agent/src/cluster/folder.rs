@@ -10,6 +10,8 @@ use std::{
 use drift_common::escape;
 use serde_json::Value;
 
+use crate::sync::sync_directory;
+
 use super::{
     choose::{Share, refused},
     mark::{self, Fate, Mark, Marks, Present},
@@ -208,7 +210,7 @@ pub(super) fn replace_by(
     write(file.as_file_mut())?;
     file.as_file().sync_all()?;
     file.persist(path).map_err(|error| error.error)?;
-    fs::File::open(folder)?.sync_all()
+    Ok(sync_directory(fs::File::open(folder)?)?)
 }
 
 #[cfg(test)]

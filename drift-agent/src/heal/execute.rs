@@ -19,6 +19,7 @@ use crate::{
     declare::{Declared, HardLinks, Target},
     observe::{Host, Place, Stat},
     report::FileType,
+    sync::sync_directory,
 };
 
 use super::{
@@ -313,7 +314,7 @@ pub(super) fn directory_for_writing(
             // The agent's umask must not decide.
             fchmod(&made, Mode::from_raw_mode(0o755))
                 .map_err(HealError::at("set the mode of a new directory"))?;
-            fsync(&dir).map_err(HealError::at("sync the directory"))?;
+            sync_directory(&dir).map_err(HealError::at("sync the directory"))?;
             notes.push(format!("made the missing directory {}", path.display()));
         }
     }

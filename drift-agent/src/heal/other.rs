@@ -5,8 +5,8 @@ use std::ffi::{OsStr, OsString};
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{
-        AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chownat, fstat, fsync, mkdirat,
-        openat, renameat_with, symlinkat,
+        AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, Uid, chownat, fstat, mkdirat, openat,
+        renameat_with, symlinkat,
     },
     io::Errno,
 };
@@ -14,6 +14,7 @@ use rustix::{
 use crate::{
     declare::Declared,
     observe::{Host, Place},
+    sync::sync_directory,
 };
 
 use super::{
@@ -87,7 +88,7 @@ pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, Heal
         attribute::without_flags(there.as_fd(), declared, || {
             set_attributes(there.as_fd(), declared)
         })?;
-        fsync(&there).map_err(HealError::at("sync the directory"))?;
+        sync_directory(&there).map_err(HealError::at("sync the directory"))?;
         return Ok(healed);
     }
     let temporary = temporary_name(declared.real());
@@ -95,7 +96,7 @@ pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, Heal
     let made = stage_directory(&dir, declared).and_then(|made| {
         stands = attribute::lift_named(&dir, &name, declared)?;
         exchange(&dir, &temporary, &name)?;
-        fsync(&dir).map_err(HealError::at("sync the directory"))?;
+        sync_directory(&dir).map_err(HealError::at("sync the directory"))?;
         Ok(made)
     });
     if let Some(stands) = stands {
@@ -103,7 +104,7 @@ pub(super) fn directory(host: &Host, declared: &Declared) -> Result<Healed, Heal
     }
     let made = tidied(made, &dir, &temporary)?;
     attribute::put_flags(made.as_fd(), declared)?;
-    fsync(&made).map_err(HealError::at("sync the directory"))?;
+    sync_directory(&made).map_err(HealError::at("sync the directory"))?;
     Ok(healed)
 }
 
@@ -124,7 +125,7 @@ fn fill(dir: &OwnedFd, temporary: &OsString, declared: &Declared) -> Result<Owne
     let mode = Mode::from_raw_mode(declared.mode.unwrap_or(DEFAULT_MODE));
     rustix::fs::fchmod(&made, mode).map_err(HealError::at("set the mode"))?;
     set_attributes(made.as_fd(), declared)?;
-    fsync(&made).map_err(HealError::at("sync the directory"))?;
+    sync_directory(&made).map_err(HealError::at("sync the directory"))?;
     Ok(made)
 }
 
@@ -156,7 +157,7 @@ pub(super) fn exchange(
 pub(super) fn absent(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
     let (dir, name) = parent_and_name(host, declared, OFlags::RDONLY)?;
     remove(&dir, &name).map_err(HealError::at("remove what stands there"))?;
-    fsync(&dir).map_err(HealError::at("sync the directory"))?;
+    sync_directory(&dir).map_err(HealError::at("sync the directory"))?;
     Ok(Healed::default())
 }
 
@@ -178,7 +179,7 @@ pub(super) fn clear(
         }
         set_attributes(dir.as_fd(), declared)
     })?;
-    fsync(&dir).map_err(HealError::at("sync the directory"))?;
+    sync_directory(&dir).map_err(HealError::at("sync the directory"))?;
     first.map(|()| Healed::default())
 }
 

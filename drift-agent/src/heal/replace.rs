@@ -27,6 +27,7 @@ use crate::{
     compare::structured::MAX_SIZE,
     declare::{Body, Content, Declared},
     observe::Stat,
+    sync::sync_directory,
 };
 
 use super::{
@@ -362,7 +363,7 @@ pub(super) fn exchange(
     }
     if holds(dir, temporary, seen).is_ok_and(|holds| holds) {
         unlinkat(dir, temporary, AtFlags::empty()).map_err(HealError::at("remove the old file"))?;
-        return fsync(dir).map_err(HealError::at("sync the directory"));
+        return sync_directory(dir).map_err(HealError::at("sync the directory"));
     }
     exchange_back(dir, temporary, name)?;
     Err(HealError::Changed)
@@ -409,7 +410,7 @@ pub(super) fn rename_over(
     name: &OsString,
 ) -> Result<(), HealError> {
     take_name(dir, temporary, name)?;
-    fsync(dir).map_err(HealError::at("sync the directory"))
+    sync_directory(dir).map_err(HealError::at("sync the directory"))
 }
 
 /// [`rename_over`] without the sync.

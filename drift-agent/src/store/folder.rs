@@ -18,6 +18,8 @@ use rustix::{
     io::Errno,
 };
 
+use crate::sync::sync_directory;
+
 const PRIVATE_FILE: RawMode = 0o600;
 const PRIVATE_FOLDER: RawMode = 0o700;
 
@@ -66,7 +68,7 @@ impl Folder {
                 }
                 Err(Errno::NOENT) => {
                     match mkdirat(&self.fd, name, Mode::from_raw_mode(PRIVATE_FOLDER)) {
-                        Ok(()) => fsync(&self.fd)?,
+                        Ok(()) => sync_directory(&self.fd)?,
                         Err(Errno::EXIST) => {}
                         Err(error) => return Err(error.into()),
                     }
@@ -241,7 +243,7 @@ impl Folder {
 
     /// Makes its names last.
     pub(super) fn sync(&self) -> io::Result<()> {
-        Ok(fsync(&self.fd)?)
+        Ok(sync_directory(&self.fd)?)
     }
 
     /// Makes everything of this file system last: one wait for many files. (Kernels tell failures here since 5.8.)

@@ -10,7 +10,7 @@ use std::{
 
 use rustix::{
     fd::{AsFd, OwnedFd},
-    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fchmod, fsync, openat, openat2, statat},
+    fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags, fchmod, openat, openat2, statat},
     io::Errno,
 };
 
@@ -22,6 +22,7 @@ use crate::{
     },
     observe::Host,
     store::{Change, Entry, Journal, Over},
+    sync::sync_directory,
 };
 
 type Left = Vec<(PathBuf, HealError)>;
@@ -50,7 +51,7 @@ pub(super) fn all(host: &Host, journal: &Journal, check: bool) -> Left {
         }
     }
     for (path, dir) in places {
-        match fsync(&dir) {
+        match sync_directory(&dir) {
             // Removed with what was in it.
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => left.push((path.to_owned(), HealError::at("sync the directory")(error))),
@@ -161,7 +162,7 @@ fn attributes(
     if let Some(mode) = mode {
         fchmod(&directory, Mode::from_raw_mode(mode)).map_err(HealError::at("set the mode"))?;
     }
-    fsync(&directory).map_err(HealError::at("sync the directory"))
+    sync_directory(&directory).map_err(HealError::at("sync the directory"))
 }
 
 fn file_type(dir: &OwnedFd, name: &OsStr) -> Result<Option<FileType>, HealError> {

@@ -25,6 +25,7 @@ use crate::{
     },
     observe::Host,
     store::{Change, Entry, Journal, Over, Store},
+    sync::sync_directory,
 };
 
 use super::{Source, Step, TransactionError, may_go_on};
@@ -201,7 +202,7 @@ pub(super) fn all(
     }
     sync(&mut unsynced)?;
     for (path, dir) in places {
-        fsync(&dir).map_err(|error| TransactionError::Stage {
+        sync_directory(&dir).map_err(|error| TransactionError::Stage {
             path: path.to_owned(),
             source: HealError::at("sync the directory")(error),
         })?;
@@ -343,7 +344,7 @@ pub(super) fn drop_all(host: &Host, journal: &Journal) -> Result<(), HealError> 
         }
     }
     for dir in places.into_values() {
-        match fsync(&dir) {
+        match sync_directory(&dir) {
             // The directory itself has gone meanwhile.
             Ok(()) | Err(Errno::NOENT) => {}
             Err(error) => return Err(HealError::at("sync the directory")(error)),
