@@ -98,19 +98,17 @@ impl State {
     }
 
     /// Gives a declared path its place.
-    fn take(&mut self, path: &Path, way: Place, own: Option<Place>) {
+    fn take(&mut self, path: &Path, way: Arc<Place>, own: Option<Box<Place>>) {
         let (Some(entry), Some(above)) = (self.declared.get_mut(path), path.parent()) else {
             return;
         };
         let way = match self.ways.get(above) {
-            Some(known) if **known == way => Arc::clone(known),
+            Some(known) if *known == way => Arc::clone(known),
             _ => {
-                let way = Arc::new(way);
                 self.ways.insert(above.into(), Arc::clone(&way));
                 way
             }
         };
-        let own = own.map(Box::new);
         entry.kept = Some(Kept { way, own });
     }
 }
@@ -173,10 +171,9 @@ impl Places {
             let entry = Entry { tag, kept: None };
             state.declared.insert(path.into(), entry);
             if let Some(Kept { way, own }) = known.and_then(|entry| entry.kept) {
-                let way = Arc::unwrap_or_clone(way);
-                state.take(path, way, own.map(|own| *own));
-            } else if let Some(PathPlace { way, own, .. }) = resumed {
                 state.take(path, way, own);
+            } else if let Some(PathPlace { way, own, .. }) = resumed {
+                state.take(path, way.into(), own.map(Box::new));
             }
         }
     }
@@ -206,7 +203,7 @@ impl Places {
         }
         let declared = state.declared.get(path);
         if declared.is_some_and(|entry| *entry.tag == *place.tag) {
-            state.take(path, place.way, place.own);
+            state.take(path, place.way.into(), place.own.map(Box::new));
         }
         true
     }
@@ -259,7 +256,7 @@ impl Places {
             };
         }
         if state.declared.contains_key(path) {
-            state.take(path, way, own);
+            state.take(path, way.into(), own.map(Box::new));
             state.changed = true;
         }
         true

@@ -65,14 +65,17 @@ pub(super) async fn ask(
     look(server, &taken(server, &sought).await?, path).await
 }
 
+fn namespaces(sought: &[Sought]) -> BTreeSet<&str> {
+    sought
+        .iter()
+        .map(|sought| sought.namespace.as_str())
+        .collect()
+}
+
 /// Where else they may be: in namespaces from which versions are taken.
 async fn taken(server: &Server, sought: &[Sought]) -> Result<Vec<Sought>, Unanswered> {
     let mut elsewhere = Vec::new();
-    let namespaces: BTreeSet<&str> = sought
-        .iter()
-        .map(|sought| sought.namespace.as_str())
-        .collect();
-    for namespace in namespaces {
+    for namespace in namespaces(sought) {
         let api: Api<DynamicObject> =
             Api::namespaced_with(server.client.clone(), namespace, &own("PolicyVersionRef"));
         let params = ListParams::default().limit(PAGE);
@@ -113,11 +116,7 @@ async fn look(
     sought: &[Sought],
     path: &str,
 ) -> Result<Option<Declares>, Unanswered> {
-    let namespaces: BTreeSet<&str> = sought
-        .iter()
-        .map(|sought| sought.namespace.as_str())
-        .collect();
-    for namespace in namespaces {
+    for namespace in namespaces(sought) {
         let api: Api<DynamicObject> =
             Api::namespaced_with(server.client.clone(), namespace, &own("PolicyVersion"));
         let params = ListParams::default().limit(PAGE);
