@@ -156,6 +156,7 @@ struct Pipeline {
     by_hand: Option<by_hand::ByHand>,
     reloads: reloads::Reloads,
     search: Arc<Search>,
+    brakes_due: Option<Instant>,
     /// Paths that somebody has open for writing.
     writing: BTreeSet<usize>,
     identify: Identify,
@@ -286,6 +287,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         by_hand: None,
         reloads: reloads::Reloads::default(),
         search: Arc::default(),
+        brakes_due: None,
         before: guard::Before::default(),
         writing: BTreeSet::new(),
         identify: Identify::new(&host_root),
