@@ -284,11 +284,14 @@ pub(super) fn place(
     declared: &Declared,
     notes: &mut Vec<String>,
 ) -> Result<(OwnedFd, OsString), HealError> {
-    let (above, _) = split(declared.real())?;
-    if let Err(Errno::NOENT) = host.parent(declared, OFlags::RDONLY) {
-        directory_for_writing(host, above, notes)?;
+    let (above, name) = split(declared.real())?;
+    match host.parent(declared, OFlags::RDONLY) {
+        Err(Errno::NOENT) => {
+            directory_for_writing(host, above, notes)?;
+            parent_and_name(host, declared, OFlags::RDONLY)
+        }
+        dir => Ok((dir.map_err(|error| unreachable_parent(above, error))?, name)),
     }
-    parent_and_name(host, declared, OFlags::RDONLY)
 }
 
 /// Opens a directory for syncing, and makes what is missing of it: root's, 0755. What is there already is never touched.

@@ -22,10 +22,10 @@ use std::{
 
 use drift_common::abi::Key;
 use rustix::fs::{
-    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, fstat, memfd_create, openat, statat,
+    CWD, FileType, MemfdFlags, Mode, OFlags, fstat, major, memfd_create, minor, openat,
 };
 
-use super::Host;
+use super::{Host, Stat};
 use crate::{
     probe::Watch,
     report::{Holder, Holders},
@@ -67,20 +67,11 @@ impl OldFile {
         })
     }
 
-    /// Whether it was replaced: something else stands at the path now, and no other name leads to it.
+    /// Whether it was replaced: something else was seen at its path since, or nothing.
     #[must_use]
-    pub fn is_replaced(&self, host: &Host, path: &Path) -> bool {
-        let Some(stat) = path
-            .parent()
-            .zip(path.file_name())
-            .and_then(|(parent, name)| {
-                let parent = host.directory(parent, OFlags::PATH).ok()?;
-                statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).ok()
-            })
-        else {
-            return true;
-        };
-        (stat.st_dev, stat.st_ino) != self.id
+    pub fn is_replaced(&self, now: Option<&Stat>) -> bool {
+        let (device, inode) = self.id;
+        now.is_none_or(|now| (now.dev, now.ino) != ((major(device), minor(device)), inode))
     }
 
     /// How often it is held, with this and the question itself. `None`: that cannot be told.
@@ -382,7 +373,7 @@ mod tests {
         fs::write(&path, "old").unwrap();
         let host = Host::new(Path::new("/")).unwrap();
         let old = OldFile::at(&host, &path, None).unwrap();
-        assert!(!old.is_replaced(&host, &path));
+        assert!(!old.is_replaced(host.stat(&path).as_ref()));
         let mut writer = Command::new("/bin/sh")
             .args(["-c", "exec 9>>\"$0\"; echo ready; read x"])
             .arg(&path)
@@ -394,7 +385,7 @@ mod tests {
         std::io::Read::read_exact(writer.stdout.as_mut().unwrap(), &mut ready).unwrap();
         fs::write(dir.path().join("new"), "new").unwrap();
         fs::rename(dir.path().join("new"), &path).unwrap();
-        assert!(old.is_replaced(&host, &path));
+        assert!(old.is_replaced(host.stat(&path).as_ref()));
         let search = Search::default();
         let holders = search.holders(&old, None).expect("somebody has it");
         assert_eq!(holders.count, 1, "{holders:?}");

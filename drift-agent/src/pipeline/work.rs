@@ -227,8 +227,8 @@ impl Pipeline {
                 let looked = look(&host, register.as_deref(), slot, &declared);
                 let verified = Instant::now();
                 // The file is back: nobody waits for this.
-                let old =
-                    old.filter(|old| result.is_ok() && old.is_replaced(&host, declared.real()));
+                let now = looked.observed.stat.as_ref();
+                let old = old.filter(|old| result.is_ok() && old.is_replaced(now));
                 Done::Heal {
                     generation,
                     index,
