@@ -122,6 +122,7 @@ struct Ears {
     counters: Counters,
     watch: Arc<Watch>,
     capacity: usize,
+    table_bytes: Option<u64>,
     /// Keeps the programs attached.
     attached: Attached,
 }
@@ -415,6 +416,7 @@ impl Ears {
             counters: probe.counters,
             watch: Arc::new(probe.watch),
             capacity: probe.capacity,
+            table_bytes: probe.table_bytes,
             attached: probe.attached,
         })
     }
