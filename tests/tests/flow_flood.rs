@@ -341,15 +341,15 @@ fn beside_writers_that_never_rest_one_processor_is_enough_to_hear_of_all_else() 
     let before = Closes::of(&scene)?;
     let (changes, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let began = Instant::now();
+    let write = |writer: usize| -> Result<()> {
+        for number in (0_usize..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+            let path = scene.at(files[number * (2 * writer + 1) % count].path);
+            change(&path, &format!("{writer} {number}\n"))?;
+            changes.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    };
     let heard = std::thread::scope(|scope| {
-        let write = |writer: usize| -> Result<()> {
-            for number in (0_usize..).take_while(|_| !stop.load(Ordering::Relaxed)) {
-                let path = scene.at(files[number * (2 * writer + 1) % count].path);
-                change(&path, &format!("{writer} {number}\n"))?;
-                changes.fetch_add(1, Ordering::Relaxed);
-            }
-            Ok(())
-        };
         let write = &write;
         let writers = [0, 1, 2, 3].map(|writer| scope.spawn(move || write(writer)));
         // One after the other, all through the flood.
