@@ -128,7 +128,6 @@ struct Ears {
     attached: Attached,
 }
 
-/// All state.
 struct Pipeline {
     settings: Settings,
     store: Arc<Store>,
