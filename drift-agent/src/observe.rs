@@ -27,4 +27,4 @@ pub use read::{
 pub use register::Register;
 pub use scan::{Pace, scan};
 pub use seen::{Row, Seen};
-pub use settle::{Settle, VANISHED, Wait};
+pub use settle::{GLANCE, Settle, VANISHED, Wait};

@@ -123,11 +123,11 @@ struct Ears {
     counters: Counters,
     watch: Arc<Watch>,
     capacity: usize,
+    table_bytes: Option<u64>,
     /// Keeps the programs attached.
     attached: Attached,
 }
 
-/// All state.
 struct Pipeline {
     settings: Settings,
     store: Arc<Store>,
@@ -418,6 +418,7 @@ impl Ears {
             counters: probe.counters,
             watch: Arc::new(probe.watch),
             capacity: probe.capacity,
+            table_bytes: probe.table_bytes,
             attached: probe.attached,
         })
     }

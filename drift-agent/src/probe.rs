@@ -18,6 +18,7 @@ mod offsets;
 mod refused;
 mod signatures;
 mod support;
+mod tables;
 mod tracefs;
 mod watch;
 

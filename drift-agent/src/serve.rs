@@ -13,7 +13,8 @@ pub use hand::{Aborting, Healing, Outcome as HandOutcome, Pausing, Resuming, Row
 pub use socket::{Desk, Served, serve};
 pub use status::{
     ActorStatus, Counted, DriftStatus, Health, Held, HeldPath, Lack, LastScan, PolicyStatus,
-    PrivilegeStatus, Reason, RecordsLost, SensorStatus, Status, StopStatus, StoreStatus, rfc3339,
+    PrivilegeStatus, Reason, RecordsLost, SensorStatus, Status, StopStatus, StoreStatus,
+    TableStatus, rfc3339,
 };
 
 use std::time::Duration;

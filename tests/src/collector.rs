@@ -52,6 +52,8 @@ pub struct Collector {
 #[derive(Clone, Debug)]
 pub struct Received {
     pub resource: BTreeMap<String, Value>,
+    /// Whose the record is within the resource.
+    pub scope: Value,
     pub attributes: BTreeMap<String, Value>,
     /// As in OTLP's JSON form: `timeUnixNano`, `severityText`, `eventName`, `body`, …
     pub record: Value,
@@ -215,12 +217,13 @@ impl Collector {
             let line: Value = serde_json::from_str(line)?;
             for logs in list(&line["resourceLogs"]) {
                 let resource = attributes(&logs["resource"]["attributes"])?;
-                for record in list(&logs["scopeLogs"])
-                    .iter()
-                    .flat_map(|scope| list(&scope["logRecords"]))
-                {
+                for (scope, record) in list(&logs["scopeLogs"]).iter().flat_map(|scope| {
+                    let records = list(&scope["logRecords"]).iter();
+                    records.map(|record| (&scope["scope"], record))
+                }) {
                     received.push(Received {
                         resource: resource.clone(),
+                        scope: scope.clone(),
                         attributes: attributes(&record["attributes"])?,
                         record: record.clone(),
                     });

@@ -6,6 +6,8 @@ use std::{
     fs,
     io::Write as _,
     path::Path,
+    process::Command,
+    sync::atomic::{AtomicBool, AtomicU64, Ordering},
     time::{Duration, Instant},
 };
 
@@ -46,7 +48,7 @@ struct Closes {
 
 impl Closes {
     fn of(scene: &Scene) -> Result<Closes> {
-        let output = std::process::Command::new(program())
+        let output = Command::new(program())
             .args(["status", "-o", "json", "--state"])
             .arg(scene.root().join("state"))
             .output()?;
@@ -240,6 +242,160 @@ fn sixteen_writers_leave_no_change_unaccounted_for_and_the_end_is_told() -> Resu
         changes as i64 - closes.all() as i64
     );
     ensure!(closes.all() == changes as u64, "{closes:?}");
+    ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+/// B106: what is known of processes grows with each that comes, for not every end is heard of. Each of these opens a declared file to read it and another to write
+/// to it, does neither, and ends with both open.
+#[test]
+fn processes_that_come_and_go_leave_nothing_behind() -> Result<()> {
+    if !has_probes("processes_that_come_and_go_leave_nothing_behind") {
+        return Ok(());
+    }
+    const SHELLS: usize = 2;
+    // There is room for 8,192 that have not read yet.
+    let processes = if is_full() { 1_000_000 } else { 12_000 };
+    let scene = Scene::new()?;
+    let files = declared(2);
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", DEFAULT, &files)?;
+    let agent = Agent::start(&scene, &["--self-test", "1h"])?;
+    let come_and_go = |count: usize| -> Result<()> {
+        let script = "i=0; while [ $i -lt $3 ]; do (exec 3<$1 4>>$2); i=$((i+1)); done";
+        let start = || {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script, "sh"]);
+            shell.args(files.iter().map(|file| scene.at(file.path)));
+            shell.arg((count / SHELLS).to_string()).spawn()
+        };
+        let shells: Vec<_> = (0..SHELLS)
+            .map(|_| start())
+            .collect::<std::io::Result<_>>()?;
+        for mut shell in shells {
+            ensure!(shell.wait()?.success());
+        }
+        Ok(())
+    };
+    // What is taken once is taken now.
+    come_and_go(processes / 10)?;
+    let (memory_before, descriptors_before) = agent.footprint()?;
+    let began = Instant::now();
+    come_and_go(processes)?;
+    let took = began.elapsed();
+    let (memory, descriptors) = agent.footprint()?;
+    println!(
+        "{processes} processes in {took:?}: {} KiB resident before, {} KiB after",
+        memory_before >> 10,
+        memory >> 10
+    );
+    ensure!(
+        memory < memory_before + (2 << 20),
+        "memory grew from {memory_before} to {memory}"
+    );
+    ensure!(
+        descriptors <= descriptors_before + 2,
+        "descriptors grew from {descriptors_before} to {descriptors}"
+    );
+    // It is still heard who does something, and no table was full.
+    let path = scene.at(files[1].path);
+    change(&path, "other\n")?;
+    let detected = agent.event(0, "config.drift.detected", &path)?;
+    ensure!(detected["actor"]["pid"] == std::process::id(), "{detected}");
+    let records = agent.since(0);
+    let is_lost = |record: &&Value| record["event"] == "config.events.lost";
+    ensure!(records.iter().find(is_lost).is_none(), "{}", agent.all());
+    ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+/// B108: who is busy with a flood hears of all else when it is too late. The agent has one processor, which it shares with writers that never rest.
+#[test]
+fn beside_writers_that_never_rest_one_processor_is_enough_to_hear_of_all_else() -> Result<()> {
+    if !has_probes("beside_writers_that_never_rest_one_processor_is_enough_to_hear_of_all_else") {
+        return Ok(());
+    }
+    const QUIET: usize = 10;
+    let (count, time) = if is_full() {
+        (1_000, Duration::from_secs(30))
+    } else {
+        (100, Duration::from_secs(3))
+    };
+    let scene = Scene::new()?;
+    let files = declared(count + QUIET);
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", DEFAULT, &files)?;
+    let agent = Agent::start(&scene, &["--self-test", "1h"])?;
+    wait::until(drift_tests::agent::SOON, || match Closes::of(&scene) {
+        Ok(closes) if closes.sent > 0 => Ok(()),
+        other => Err(format!("{other:?}")),
+    })
+    .map_err(anyhow::Error::msg)?;
+    // With all its threads, those that are to come too.
+    let pinned = Command::new("taskset")
+        .args(["-a", "-p", "-c", "0"])
+        .arg(agent.pid().to_string())
+        .output()
+        .context("taskset")?;
+    ensure!(pinned.status.success(), "{pinned:?}");
+    let before = Closes::of(&scene)?;
+    let (changes, stop) = (AtomicU64::new(0), AtomicBool::new(false));
+    let began = Instant::now();
+    let write = |writer: usize| -> Result<()> {
+        for number in (0_usize..).take_while(|_| !stop.load(Ordering::Relaxed)) {
+            let path = scene.at(files[number * (2 * writer + 1) % count].path);
+            change(&path, &format!("{writer} {number}\n"))?;
+            changes.fetch_add(1, Ordering::Relaxed);
+        }
+        Ok(())
+    };
+    let heard = std::thread::scope(|scope| {
+        let write = &write;
+        let writers = [0, 1, 2, 3].map(|writer| scope.spawn(move || write(writer)));
+        // One after the other, all through the flood.
+        let heard = files[count..].iter().map(|file| {
+            std::thread::park_timeout(time / QUIET as u32);
+            let path = scene.at(file.path);
+            let changed = Instant::now();
+            change(&path, "other\n")?;
+            let detected = agent.event(0, "config.drift.detected", &path)?;
+            ensure!(
+                detected["cause"] == "kernel" && detected["actor"]["pid"] == std::process::id(),
+                "{detected}"
+            );
+            Ok(changed.elapsed())
+        });
+        let heard = heard.collect::<Result<Vec<_>>>();
+        stop.store(true, Ordering::Relaxed);
+        for writer in writers {
+            writer
+                .join()
+                .map_err(|_| anyhow::anyhow!("a writer panicked"))??;
+        }
+        heard
+    })?;
+    let wrote = began.elapsed();
+    wait::until(patience(Duration::from_secs(20)), || {
+        match wrong(&scene, &files, &told(&agent.since(0))) {
+            Ok(0) => Ok(()),
+            Ok(wrong) => Err(format!("{wrong} files are not told as they are")),
+            Err(error) => Err(error.to_string()),
+        }
+    })
+    .map_err(anyhow::Error::msg)?;
+    let changes = changes.into_inner() + QUIET as u64;
+    let closes = Closes::of(&scene)?.since(before);
+    println!(
+        "{:.0} changes a second of {count} files; of {QUIET} others each was told within {:?}; closes: {closes:?}",
+        changes as f64 / wrote.as_secs_f64(),
+        heard.iter().max().context("none")?
+    );
+    ensure!(
+        closes.all() == changes && closes.lost == 0,
+        "{changes}: {closes:?}"
+    );
+    // Who comes again before he was looked at rings nobody.
+    ensure!(closes.sent < closes.coalesced, "{closes:?}");
     ensure!(agent.stop()?.success());
     Ok(())
 }

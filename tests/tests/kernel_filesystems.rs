@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 use drift_tests::{
-    agent::{Agent, has_probes, tool},
+    agent::{Agent, has_probes, tool, was_left_out},
     scene::{DEFAULT, HEAL_AT_ONCE, Scene, file},
 };
 
@@ -54,15 +54,23 @@ fn check(test: &str, prepare: impl FnOnce(&Scene) -> Result<Mount>) -> Result<()
         format!("exec rm {name}"),
         format!("exec cp /proc/self/status {name}"),
     ] {
-        let mark = agent.mark();
-        let pid = tool("sh", &["-c", &command])?;
-        let detected = agent.event(mark, "config.drift.detected", &app)?;
+        let drift_and_heal = || -> Result<bool> {
+            let mark = agent.mark();
+            let pid = tool("sh", &["-c", &command])?;
+            let detected = agent.event(mark, "config.drift.detected", &app)?;
+            let is_named = !was_left_out(&detected);
+            ensure!(
+                detected["cause"] == "kernel" && (detected["actor"]["pid"] == pid || !is_named),
+                "{command}: not by {pid}: {detected}"
+            );
+            agent.event(mark, "config.drift.healed", &app)?;
+            ensure!(fs::read_to_string(&app)? == "declared\n", "{command}");
+            Ok(is_named)
+        };
         ensure!(
-            detected["cause"] == "kernel" && detected["actor"]["pid"] == pid,
-            "{command}: not by {pid}: {detected}"
+            drift_and_heal()? || drift_and_heal()?,
+            "{command}: by nobody, twice"
         );
-        agent.event(mark, "config.drift.healed", &app)?;
-        ensure!(fs::read_to_string(&app)? == "declared\n", "{command}");
     }
     ensure!(agent.stop()?.success());
     drop(mounted);
@@ -140,11 +148,25 @@ fn drifts_on_an_overlay_of_an_overlay_are_seen_and_healed() -> Result<()> {
     )
 }
 
+/// Whether the kernel says where an overlay keeps what is in its layers: not of a module before 5.11.
+fn tells_of_layers(test: &str) -> bool {
+    let modules = fs::read_to_string("/proc/modules").unwrap_or_default();
+    let is_module = modules.lines().any(|line| line.starts_with("overlay "));
+    if !is_module || Path::new("/sys/kernel/btf/overlay").exists() {
+        return true;
+    }
+    drift_tests::skip::skip(
+        test,
+        "overlay is a module here, and this kernel does not say what types it has",
+    );
+    false
+}
+
 /// B031: what is written through an overlay is no event in its layers, and what is written in a layer none on the overlay.
 #[test]
 fn a_change_of_an_overlay_is_seen_through_it_and_in_its_layer() -> Result<()> {
     const TEST: &str = "a_change_of_an_overlay_is_seen_through_it_and_in_its_layer";
-    if !has_probes(TEST) {
+    if !has_probes(TEST) || !tells_of_layers(TEST) {
         return Ok(());
     }
     let scene = Scene::new()?;

@@ -40,7 +40,7 @@ fn numbers(release: &str) -> Option<(u32, u32)> {
     Some((parts.next()?.parse().ok()?, parts.next()?.parse().ok()?))
 }
 
-/// B095, B097: programs that the kernel refuses, by its age. Each is loaded here, and none is: in every kernel of `cargo xtask vmtest`, under either sensor.
+/// B095, B097, B098: programs that the kernel refuses, by its age. Each is loaded here, and none is: in every kernel of `cargo xtask vmtest`, under either sensor.
 #[test]
 fn the_report_names_this_kernel_and_every_place_that_it_has() -> Result<()> {
     if !has_probes("the_report_names_this_kernel_and_every_place_that_it_has") {

@@ -3,8 +3,11 @@
 use std::{
     collections::HashSet,
     fs::{self, File, OpenOptions},
-    io::{Read, Write},
-    os::unix::fs::symlink,
+    io::{self, IoSliceMut, Read, Write},
+    os::{
+        fd::AsRawFd,
+        unix::fs::{FileExt, symlink},
+    },
     path::Path,
     process::Command,
 };
@@ -262,6 +265,91 @@ fn reading_a_file_again_and_again_is_told_once_for_each_process_and_file() -> Re
         "{}",
         agent.all()
     );
+    ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+/// One way to take in what a file holds. The second file can be written to.
+type Reading = fn(from: &File, to: &File) -> Result<()>;
+
+const READINGS: [(&str, Reading); 9] = [
+    ("read", |mut from, _| {
+        ensure!(from.read(&mut [0; 4])? == 4);
+        Ok(())
+    }),
+    ("pread64", |from, _| Ok(from.read_exact_at(&mut [0; 4], 1)?)),
+    ("readv", |mut from, _| {
+        let (mut one, mut two) = ([0; 2], [0; 2]);
+        let mut room = [IoSliceMut::new(&mut one), IoSliceMut::new(&mut two)];
+        ensure!(from.read_vectored(&mut room)? == 4);
+        Ok(())
+    }),
+    ("preadv", |from, _| {
+        let mut four = [0; 4];
+        let mut room = [IoSliceMut::new(&mut four)];
+        ensure!(rustix::io::preadv(from, &mut room, 1)? == 4);
+        Ok(())
+    }),
+    ("preadv2", |from, _| {
+        let mut four = [0; 4];
+        let mut room = [IoSliceMut::new(&mut four)];
+        let flags = rustix::io::ReadWriteFlags::empty();
+        ensure!(rustix::io::preadv2(from, &mut room, 1, flags)? == 4);
+        Ok(())
+    }),
+    ("sendfile", |from, to| {
+        ensure!(rustix::fs::sendfile(to, from, None, 4)? == 4);
+        Ok(())
+    }),
+    ("copy_file_range", |from, to| {
+        ensure!(rustix::fs::copy_file_range(from, None, to, None, 4)? == 4);
+        Ok(())
+    }),
+    ("splice", |from, _| {
+        let (_out, into) = io::pipe()?;
+        let nowhere = std::ptr::null_mut();
+        // SAFETY: no pointer is handed over.
+        let moved =
+            unsafe { libc::splice(from.as_raw_fd(), nowhere, into.as_raw_fd(), nowhere, 4, 0) };
+        ensure!(moved == 4, "{}", io::Error::last_os_error());
+        Ok(())
+    }),
+    ("mmap", |from, _| {
+        let (nowhere, flags) = (std::ptr::null_mut(), libc::MAP_PRIVATE);
+        // SAFETY: a mapping of its own, which nobody looks into before it goes.
+        let result = unsafe {
+            let at = libc::mmap(nowhere, 4096, libc::PROT_READ, flags, from.as_raw_fd(), 0);
+            if at == libc::MAP_FAILED {
+                -1
+            } else {
+                libc::munmap(at, 4096)
+            }
+        };
+        ensure!(result == 0, "{}", io::Error::last_os_error());
+        Ok(())
+    }),
+];
+
+#[test]
+fn whoever_takes_in_a_file_by_any_call_has_read_it_once() -> Result<()> {
+    if !has_probes("whoever_takes_in_a_file_by_any_call_has_read_it_once") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let files = READINGS.map(|(name, _)| file(name, "declared\n"));
+    let agent = started(&scene, &files)?;
+    let to = File::create(scene.elsewhere().join("to"))?;
+    let before = counted(&scene)?;
+    for (number, (name, reading)) in READINGS.into_iter().enumerate() {
+        let from = File::open(scene.at(name))?;
+        for _ in 0..3 {
+            reading(&from, &to).context(name)?;
+            io::Seek::rewind(&mut &from)?;
+        }
+        let after = counted(&scene)?;
+        let more = sent(&after, "read") - sent(&before, "read");
+        ensure!(more == number as u64 + 1, "{name}: {more}: {after}");
+    }
     ensure!(agent.stop()?.success());
     Ok(())
 }

@@ -418,3 +418,62 @@ fn a_flush_takes_no_longer_than_it_is_told() {
         assert!(took < Duration::from_secs(3), "{took:?}");
     }
 }
+
+/// B161: a checksum or a path is part of what a series is known by, and each drift begins another one. What drift sends is records; what they are grouped and
+/// counted by (resource, scope, the event's name, severity, kinds and reasons, each of a closed set) is the same for ten and for a thousand.
+#[test]
+fn a_thousand_drifts_begin_no_more_series_than_ten() {
+    let Some(program) = program("a_thousand_drifts_begin_no_more_series_than_ten") else {
+        return;
+    };
+    let digest = |number: usize| blake3::hash(&number.to_le_bytes());
+    let drift = |number: usize| {
+        let mut record = Record::new(Event::DriftDetected);
+        record.policy = Some("web".into());
+        record.version = Some("1.2.0".into());
+        record.path = Some(format!("/etc/app/{number}.conf").into());
+        record.drift = vec![Drift::Content];
+        let state = |digest| State {
+            digest: Some(digest),
+            ..State::default()
+        };
+        record.declared = Some(state(digest(number)));
+        record.observed = Some(state(digest(number + 1_000_000)));
+        record.actor = Some(Err("nobody has rung".into()));
+        record
+    };
+    for protocol in PROTOCOLS {
+        let series = |count: usize| {
+            let mut collector = Collector::new(&program).unwrap();
+            collector.start().unwrap();
+            let mut reporter = started(&collector, protocol, &[]);
+            let records: Vec<Record> = (0..count).map(drift).collect();
+            send(&mut reporter, &records);
+            flush(&mut reporter);
+            let received = collector
+                .wait_for(|received| received.len() >= count)
+                .unwrap();
+            assert_eq!(ids(&received).len(), count);
+            let paths: HashSet<&str> = received.iter().map(|one| one.text("file.path")).collect();
+            assert_eq!(paths.len(), count, "what differs is in the records");
+            let known_by = received.iter().map(|one| {
+                let group = json!([
+                    one.resource,
+                    one.scope,
+                    one.event(),
+                    one.record["severityText"]
+                ]);
+                group.to_string()
+            });
+            known_by.collect::<HashSet<String>>()
+        };
+        let (ten, thousand) = (series(10), series(1_000));
+        assert_eq!((ten.len(), &ten), (1, &thousand), "{protocol}");
+        for each in &ten {
+            assert!(
+                !each.contains("/etc/app") && !each.contains("blake3"),
+                "{each}"
+            );
+        }
+    }
+}

@@ -73,8 +73,10 @@ pub(crate) struct Args {
 /// As `drift-agent run --sensor` takes them.
 const SENSORS: [&str; 2] = ["btf", "tracepoint"];
 
-/// Guests that run at a time.
-const GUESTS: usize = 2;
+/// Guests that run at a time: each keeps one processor busy.
+fn guests() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
 
 /// Which tests are run in a guest: the files of that prefix.
 const TIER: &str = "kernel_";
@@ -164,12 +166,12 @@ pub(crate) fn all(workspace: &Workspace, args: &Args) -> Result<Result<Table, St
     Ok(Ok(table))
 }
 
-/// Does all of it, [`GUESTS`] at a time; what comes out is in the order of what went in.
+/// Does all of it, [`guests`] at a time; what comes out is in the order of what went in.
 fn side_by_side<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let next = AtomicUsize::new(0);
     let done: Mutex<Vec<(usize, R)>> = Mutex::default();
     std::thread::scope(|scope| {
-        for _ in 0..GUESTS {
+        for _ in 0..guests() {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);

@@ -72,7 +72,17 @@ struct Verdict {
     #[serde(skip_serializing_if = "Option::is_none")]
     refused: Option<Reason>,
     hooks: Vec<HookReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    tables: Option<TableReport>,
     not_seen: Vec<String>,
+}
+
+/// What the kernel tables take where little is declared. There is one set of them for all policies; `status` says what they take in a running agent.
+#[derive(Clone, Copy, Debug, Serialize)]
+struct TableReport {
+    /// Paths, directories and names that fit.
+    room: usize,
+    bytes: u64,
 }
 
 #[derive(Clone, Debug, Serialize)]
@@ -152,6 +162,7 @@ impl Report {
                 // What the most modest one lacks, all lack.
                 refused: tried.last().and_then(|verdict| verdict.refused.clone()),
                 hooks: Vec::new(),
+                tables: None,
                 not_seen: vec![BLIND.to_owned()],
             },
         };
@@ -204,6 +215,15 @@ impl Report {
                 ),
             }
         }
+        if let Some(TableReport { room, bytes }) = taken.tables {
+            let mebibytes = bytes as f64 / f64::from(1 << 20);
+            line(
+                "kernel tables",
+                &format_args!(
+                    "{mebibytes:.1} MiB, with room for {room} paths, directories and names; with more declared, more"
+                ),
+            );
+        }
         taken.add_to(&mut text);
         text
     }
@@ -218,6 +238,10 @@ impl Verdict {
                 sensor: sensor.name(),
                 refused: None,
                 hooks: probe.tried.iter().map(HookReport::new).collect(),
+                tables: probe.table_bytes.map(|bytes| TableReport {
+                    room: probe.capacity,
+                    bytes,
+                }),
                 not_seen: probe.unseen().into_iter().map(str::to_owned).collect(),
             },
             Err(refused) => Verdict {
@@ -227,6 +251,7 @@ impl Verdict {
                     message: refused.to_string(),
                 }),
                 hooks: Vec::new(),
+                tables: None,
                 not_seen: vec![BLIND.to_owned()],
             },
         }
@@ -374,6 +399,7 @@ mod tests {
             sensor: "tracepoint",
             refused: None,
             hooks: Vec::new(),
+            tables: None,
             not_seen: Vec::new(),
         };
         let report = Report::new(machine(), vec![Verdict::new(Sensor::Btf, &better), runs]);

@@ -16,7 +16,7 @@ use crate::{
     restore,
     serve::{
         Asked, Body, Counted, DriftStatus, Health, Held, HeldPath, Lack, LastScan, PolicyStatus,
-        PrivilegeStatus, Reason, RecordsLost, Request, SensorStatus, Status, rfc3339,
+        PrivilegeStatus, Reason, RecordsLost, Request, SensorStatus, Status, TableStatus, rfc3339,
     },
     settings::Sensor,
 };
@@ -98,6 +98,11 @@ impl Pipeline {
                 hooks_attached: if self.deaf.is_some() { 0 } else { self.hooks.0 },
                 hooks: self.hooks.1,
                 cannot_see: self.cannot_see(),
+                tables: ears.map(|ears| TableStatus {
+                    objects: self.objects.count(),
+                    room: ears.capacity,
+                    bytes: ears.table_bytes,
+                }),
                 counted: ears.map_or_else(Default::default, counted),
             }),
             events_lost: Some(self.losses.known()),

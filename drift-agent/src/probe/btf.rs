@@ -5,6 +5,7 @@
 
 mod function;
 mod member;
+mod split;
 
 use std::collections::HashMap;
 
@@ -12,6 +13,7 @@ use thiserror::Error;
 
 pub use function::Place;
 pub use member::Member;
+pub use split::joined;
 
 /// Why a type or member could not be told.
 #[derive(Debug, Error, PartialEq, Eq)]
@@ -20,6 +22,8 @@ pub enum BtfError {
     Mangled { at: usize },
     #[error("this BTF is a module's and continues that of the kernel, which is needed instead")]
     Split,
+    #[error("this BTF is no module's that continues that of the kernel")]
+    NotSplit,
     #[error("the kernel's BTF has a type of a kind that this version does not know ({kind})")]
     UnknownKind { kind: u32 },
     #[error("the kernel's BTF has no struct `{name}`")]
@@ -109,9 +113,14 @@ const ENUM64: u32 = 19;
 /// Types that only say something about another one; chains of them are short in any kernel, and a loop must end.
 const MAX_CHAIN: usize = 64;
 
-impl<'a> Btf<'a> {
-    /// Reads little-endian BTF, as in `/sys/kernel/btf/vmlinux`.
-    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+/// Of a BTF, whole or a module's.
+struct Sections<'a> {
+    types: &'a [u8],
+    strings: &'a [u8],
+}
+
+impl<'a> Sections<'a> {
+    fn of(bytes: &'a [u8]) -> Result<Self> {
         let magic = bytes.get(..2).ok_or(BtfError::Mangled { at: 0 })?;
         if magic != [0x9f, 0xeb] || bytes.get(2) != Some(&1) {
             return Err(BtfError::Mangled { at: 0 });
@@ -125,8 +134,20 @@ impl<'a> Btf<'a> {
                 .and_then(|(start, end)| bytes.get(start..end))
                 .ok_or(BtfError::Mangled { at: offset })
         };
-        let type_section = section(8, 12)?;
-        let strings = section(16, 20)?;
+        Ok(Sections {
+            types: section(8, 12)?,
+            strings: section(16, 20)?,
+        })
+    }
+}
+
+impl<'a> Btf<'a> {
+    /// Reads little-endian BTF, as in `/sys/kernel/btf/vmlinux`.
+    pub fn parse(bytes: &'a [u8]) -> Result<Self> {
+        let Sections {
+            types: type_section,
+            strings,
+        } = Sections::of(bytes)?;
         // Of a whole BTF the first string is the empty one; a module's continues that of the kernel.
         if strings.first().is_some_and(|first| *first != 0) {
             return Err(BtfError::Split);

@@ -133,7 +133,8 @@ const FUNCTIONS: &[Hook] = &[
         "mapped",
         &[Place::Begin(Function::SecurityMmapFile)],
         "who reads a declared file through a mapping",
-    ),
+    )
+    .instead(&["mmap_enter"]),
     Hook::new(
         "inode_dirtied",
         &[Place::Raw("writeback_mark_inode_dirty")],
@@ -278,8 +279,18 @@ const TRACEPOINTS: &[Hook] = &[
     ),
     Hook::new(
         "read_enter",
-        calls!("enter": "read", "pread64", "readv", "preadv", "preadv2"),
+        calls!("enter": "read", "pread64", "readv", "preadv", "preadv2", "copy_file_range", "splice"),
         "who reads a declared file",
+    ),
+    Hook::new(
+        "sendfile_enter",
+        calls!("enter": "sendfile64"),
+        "who sends a declared file",
+    ),
+    Hook::new(
+        "mmap_enter",
+        calls!("enter": "mmap"),
+        "who reads a declared file through a mapping",
     ),
     Hook::new(
         "inode_dirtied",
@@ -450,6 +461,8 @@ mod tests {
                 "open_exit",
                 "call_exit",
                 "read_enter",
+                "sendfile_enter",
+                "mmap_enter",
                 "close_enter",
                 "dup_enter",
             ]

@@ -25,7 +25,7 @@ use super::{
     links::Standing,
     mirror::{Bits, Mirror, Single},
     refused::{Refused, not_allowed, sentence},
-    tracefs,
+    tables, tracefs,
     watch::{Maps, Watch},
 };
 
@@ -35,6 +35,8 @@ static PROGRAMS: Option<&[u8]> = Some(aya::include_bytes_aligned!(env!("DRIFT_PR
 static PROGRAMS: Option<&[u8]> = None;
 
 pub(super) const BTF: &str = "/sys/kernel/btf/vmlinux";
+/// Where overlay is a module, and the kernel (5.11 or newer) has what it says of its types.
+const OVERLAY_BTF: &str = "/sys/kernel/btf/overlay";
 
 /// Objects (paths, directories, names) that the kernel tables hold at most: 24 bytes of mark each, and about 100 in each table.
 const MOST_OBJECTS: usize = 1 << 20;
@@ -67,6 +69,8 @@ pub struct Probe {
     pub tried: Vec<Tried>,
     /// Room for objects.
     pub capacity: usize,
+    /// Bytes that the kernel tables take, as far as the kernel says it.
+    pub table_bytes: Option<u64>,
     /// What the programs say of themselves.
     pub said: Option<Said>,
     pub attached: Attached,
@@ -132,7 +136,7 @@ impl Probe {
             path: BTF.into(),
             source,
         })?;
-        let (offsets, known) = layout(&bytes)?;
+        let (offsets, known) = layout(&bytes, fs::read(OVERLAY_BTF).ok().as_deref())?;
         let knobs = Knobs {
             agent_tgid: own_tgid().map_err(|error| Refused::Load(error.to_string()))?,
             _reserved: 0,
@@ -170,6 +174,10 @@ impl Probe {
             loader.map_max_entries(map, capacity as u32);
         }
         let mut ebpf = loader.load(programs).map_err(|error| refusal(&error))?;
+        // What is taken out below is not there to be asked any more.
+        let table_bytes = tables::bytes(&ebpf)
+            .inspect_err(|error| debug!("what the kernel tables take is not known: {error}"))
+            .ok();
         let functions = Functions {
             btf: whole.as_ref(),
             refused: &known.refused,
@@ -232,6 +240,7 @@ impl Probe {
             no_better,
             tried,
             capacity,
+            table_bytes,
             said,
             attached: Attached {
                 standing: Standing::now(&ebpf),

@@ -53,8 +53,8 @@ pub fn resolve(btf: &Btf<'_>) -> Result<Offsets, BtfError> {
         inode_size: at("inode", "i_size", 8)?,
         super_dev: at("super_block", "s_dev", 4)?,
         super_magic: at("super_block", "s_magic", 8)?,
-        overlay_inode: may(start("ovl_inode", "vfs_inode"))?,
-        overlay_upper: may(at("ovl_inode", "__upperdentry", 8))?,
+        overlay_inode: may(overlay(btf).map(|(inode, _)| inode))?,
+        overlay_upper: may(overlay(btf).map(|(_, upper)| upper))?,
         // What the tracepoint keeps of its arguments says whether the request is one of them: the second, then.
         request_opcode: match start("trace_event_raw_io_uring_complete", "req") {
             Ok(_) => may(at("io_kiocb", "opcode", 1))?,
@@ -64,6 +64,22 @@ pub fn resolve(btf: &Btf<'_>) -> Result<Offsets, BtfError> {
         request_result: may(at("io_kiocb", "cqe.res", 4))?,
         iattr_valid: at("iattr", "ia_valid", 4)?,
     })
+}
+
+/// Where an overlay keeps its inode, and the way to the one in its upper layer.
+pub fn overlay(btf: &Btf<'_>) -> Result<(u32, u32), BtfError> {
+    let inode = btf.start("ovl_inode", "vfs_inode")?.offset;
+    let upper = btf.member("ovl_inode", "__upperdentry", 8)?.offset;
+    // A module's information must be about this kernel's inodes.
+    let outer = btf.member("ovl_inode", "vfs_inode.i_ino", 8)?.offset;
+    let inner = btf.member("inode", "i_ino", 8)?.offset;
+    if outer.checked_sub(inode) != Some(inner) {
+        return Err(BtfError::Outside {
+            name: "ovl_inode".to_owned(),
+            member: "vfs_inode.i_ino".to_owned(),
+        });
+    }
+    Ok((inode, upper))
 }
 
 #[cfg(test)]

@@ -312,9 +312,23 @@ pub struct SensorStatus {
     pub hooks_attached: usize,
     pub hooks: usize,
     pub cannot_see: Vec<String>,
+    /// Not there without probes.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tables: Option<TableStatus>,
     /// What the kernel half has counted, by the kind of change; kinds that it has not seen are not there.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub counted: BTreeMap<String, Counted>,
+}
+
+/// The tables that the kernel half looks into: the same for all policies, and as large as what these declare asks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TableStatus {
+    /// Paths, directories and names that are watched, and for how many there is room.
+    pub objects: usize,
+    pub room: usize,
+    /// Of the kernel's memory, as the kernel says it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
 }
 
 /// Of one kind of change since the programs were loaded. Each change that was seen is in one of these.

@@ -20,18 +20,36 @@ use crate::{
 /// `sys_enter` of the calls that read from a descriptor, their first argument.
 #[tracepoint]
 pub fn read_enter(ctx: TracePointContext) -> u32 {
-    finish(Kind::Read, try_read_enter(&ctx))
+    finish(Kind::Read, try_read_enter::<0>(&ctx))
 }
 
+/// `sys_enter_sendfile64(out_fd, in_fd, …)`.
+#[tracepoint]
+pub fn sendfile_enter(ctx: TracePointContext) -> u32 {
+    finish(Kind::Read, try_read_enter::<1>(&ctx))
+}
+
+const MAP_ANONYMOUS: u64 = 0x20;
+
+/// `sys_enter_mmap(addr, length, prot, flags, fd, …)`: what is mapped is read without a call.
+#[tracepoint]
+pub fn mmap_enter(ctx: TracePointContext) -> u32 {
+    if argument(&ctx, 3) & MAP_ANONYMOUS != 0 {
+        return 0;
+    }
+    finish(Kind::Read, try_read_enter::<4>(&ctx))
+}
+
+/// `FD`: which argument is the descriptor that is read from.
 #[inline(always)]
-fn try_read_enter(ctx: &TracePointContext) -> Result<(), Fault> {
+fn try_read_enter<const FD: usize>(ctx: &TracePointContext) -> Result<(), Fault> {
     if !is_armed() {
         return Ok(());
     }
     let Some(opened) = READERS.get_ptr_mut(actor::ids().0) else {
         return Ok(());
     };
-    match Task::current().file(argument(ctx, 0) as i32)? {
+    match Task::current().file(argument(ctx, FD) as i32)? {
         Some(file) => read(file, opened),
         None => Ok(()),
     }

@@ -12,9 +12,9 @@ use anyhow::{Context as _, Result};
 use super::{guest, kernel::Kernel, tools::Tools};
 
 /// Processor time for all of one guest: it means the same however many others want the processor.
-const MOST_WORK: Duration = Duration::from_secs(1200);
+const MOST_WORK: Duration = Duration::from_secs(2400);
 /// A guest that hangs idle uses none.
-const TIMEOUT: Duration = Duration::from_secs(3600);
+const TIMEOUT: Duration = Duration::from_secs(7200);
 /// Between two looks at QEMU.
 const PAUSE: Duration = Duration::from_millis(100);
 

@@ -35,6 +35,7 @@ fn agent(policies: Vec<PolicyStatus>) -> Status {
             hooks_attached: 9,
             hooks: 9,
             cannot_see: vec!["x".repeat(5000); 100],
+            tables: None,
             counted: [].into(),
         }),
         events_lost: Some(0),

@@ -1,16 +1,28 @@
 use super::*;
 
 /// Builds BTF by hand: types are given as words, strings by name.
-struct Builder {
+pub(super) struct Builder {
     types: Vec<u8>,
     strings: Vec<u8>,
+    /// Where its strings are counted from.
+    before: usize,
 }
 
 impl Builder {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         Builder {
             types: Vec::new(),
             strings: vec![0],
+            before: 0,
+        }
+    }
+
+    /// A module's.
+    pub(super) fn continues(kernel: &Builder) -> Self {
+        Builder {
+            types: Vec::new(),
+            strings: Vec::new(),
+            before: kernel.strings.len(),
         }
     }
 
@@ -18,24 +30,30 @@ impl Builder {
         if name.is_empty() {
             return 0;
         }
-        let at = self.strings.len() as u32;
+        let at = (self.before + self.strings.len()) as u32;
         self.strings.extend_from_slice(name.as_bytes());
         self.strings.push(0);
         at
     }
 
-    fn words(&mut self, words: &[u32]) {
+    pub(super) fn words(&mut self, words: &[u32]) {
         for word in words {
             self.types.extend_from_slice(&word.to_le_bytes());
         }
     }
 
-    fn int(&mut self, size: u32) {
+    pub(super) fn int(&mut self, size: u32) {
         let name = self.name("int");
         self.words(&[name, INT << 24, size, size * 8]);
     }
 
-    fn composite(&mut self, kind: u32, name: &str, flag: bool, members: &[(&str, u32, u32)]) {
+    pub(super) fn composite(
+        &mut self,
+        kind: u32,
+        name: &str,
+        flag: bool,
+        members: &[(&str, u32, u32)],
+    ) {
         let name = self.name(name);
         let info = kind << 24 | members.len() as u32 | u32::from(flag) << 31;
         self.words(&[name, info, 64]);
@@ -60,7 +78,7 @@ impl Builder {
         self.words(&[name, FUNC << 24, prototype]);
     }
 
-    fn bytes(&self, header: u32) -> Vec<u8> {
+    pub(super) fn bytes(&self, header: u32) -> Vec<u8> {
         let mut bytes = vec![0x9f, 0xeb, 1, 0];
         for word in [
             header,

@@ -45,6 +45,7 @@ fn status() -> Status {
             hooks_attached: 12,
             hooks: 12,
             cannot_see: Vec::new(),
+            tables: None,
             counted: std::collections::BTreeMap::new(),
         }),
         events_lost: Some(0),
