@@ -246,7 +246,7 @@ fn ensure_of(
     })
 }
 
-fn build(version: Version, tools: &Path, missing: &[Program]) -> Result<()> {
+fn build(of: Version, tools: &Path, missing: &[Program]) -> Result<()> {
     fs::create_dir_all(tools).with_context(|| format!("making {}", tools.display()))?;
     let scratch = tempfile::Builder::new()
         .prefix(".kube-")
@@ -260,11 +260,11 @@ fn build(version: Version, tools: &Path, missing: &[Program]) -> Result<()> {
     if !kubernetes.is_empty() {
         let module = scratch.path().join("kubernetes");
         fs::create_dir(&module).context("making a folder for Kubernetes")?;
-        kubernetes::module(&module, version, &kubernetes)?;
-        let flags = kubernetes::flags(version);
+        kubernetes::module(&module, of, &kubernetes)?;
+        let flags = kubernetes::flags(of);
         for program in kubernetes {
             let package = format!("k8s.io/kubernetes/cmd/{}", program.name());
-            let kept = program.kept(tools, version);
+            let kept = program.kept(tools, of);
             compile(&module, &kept, program, &package, &flags)?;
         }
     }
@@ -285,7 +285,7 @@ fn build(version: Version, tools: &Path, missing: &[Program]) -> Result<()> {
                 .read()?;
             compile(
                 &folder,
-                &program.kept(tools, version),
+                &program.kept(tools, of),
                 *program,
                 &format!("{module}{package}"),
                 "-s -w",
