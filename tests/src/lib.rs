@@ -19,4 +19,5 @@ pub mod sweep;
 pub mod systemd;
 pub mod tamper;
 pub mod tree;
+pub mod upgrade;
 pub mod wait;

@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use drift_agent::confine::{CAPABILITIES, Part};
 use drift_tests::{
     chart::{BUSYBOX, CHART, Chart, NODE},
+    upgrade::{self, many, untold},
     wait,
 };
 use serde_json::{Value, json};
@@ -203,18 +204,6 @@ fn an_agent_is_given_what_it_needs_and_the_host_only_where_somebody_says_so() ->
     Ok(())
 }
 
-/// Of all contents that the agents have told of, in the history that one has left to the other.
-fn digests(chart: &Chart) -> Result<BTreeSet<String>> {
-    let asked = ["-n", "drift-system", "exec", "daemonset/drift", "--"];
-    let program = ["/drift-agent", "history", "-o", "jsonl"];
-    let history = chart.cluster.ask(&[&asked[..], &program].concat(), "")?;
-    let digest = |line: &str| -> Option<String> {
-        let record: Value = serde_json::from_str(line).ok()?;
-        Some(record["observed"]["digest"].as_str()?.to_owned())
-    };
-    Ok(history.lines().filter_map(digest).collect())
-}
-
 /// The status of the node, as soon as it is so.
 fn node_drift(chart: &Chart, what: &str, is: impl Fn(&Value) -> bool) -> Result<Value> {
     wait::until(FOR_A_POD, || {
@@ -240,31 +229,6 @@ fn is_healed(status: &Value, what: &str) -> bool {
 /// Another image of the agent, which every node has.
 const OLD: &str = "old";
 const IMAGES: &str = "jsonpath={.items[*].spec.containers[*].image}";
-const MANY: usize = 60;
-
-/// A policy of many files.
-fn many() -> String {
-    let api = "configdrift.io/v1alpha1";
-    let file = |number: usize| json!({"path": format!("/etc/app/many-{number}"), "content": {"inline": "declared\n"}});
-    let files: Vec<Value> = (0..MANY).map(file).collect();
-    let version = json!({"apiVersion": api, "kind": "PolicyVersion", "metadata": {"name": "many-1.0.0"},
-        "spec": {"policy": "many", "version": "1.0.0", "files": files}});
-    let policy = json!({"apiVersion": api, "kind": "Policy", "metadata": {"name": "many"},
-        "spec": {"activeVersion": "1.0.0", "mode": "heal", "guard": {"backoff": {"first": "0s"}, "massDrift": "heal"}}});
-    format!("{version}\n---\n{policy}\n")
-}
-
-/// Changes one of the files after the other, each only when it is as declared and to another content, so that every change is a drift of its own. Says how many
-/// there were.
-const WRITER: &str = "cd /etc/app; n=0
-while [ ! -e /run/drift-writer-ends ]; do
-  for file in many-*; do
-    [ -e /run/drift-writer-ends ] && break
-    if [ \"$(cat $file)\" = declared ]; then echo drift $n > $file; n=$((n+1)); fi
-    sleep 0.05
-  done
-done; echo $n";
-
 #[test]
 fn the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names() -> Result<()> {
     const TEST: &str = "the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names";
@@ -348,7 +312,7 @@ fn the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names() -> 
     let image = || cluster.ask(&["-n", "drift-system", "get", "pods", "-o", IMAGES], "");
     ensure!(image()?.ends_with(&format!(":{OLD}")), "{}", image()?);
     let (drifts, upgrades) = std::thread::scope(|scope| -> Result<_> {
-        let writer = scope.spawn(|| chart.on_node(WRITER));
+        let writer = scope.spawn(|| chart.on_node(upgrade::WRITER));
         let upgrades = (|| -> Result<_> {
             install(&["--set", "profile=heal"])?;
             let new = image()?;
@@ -363,7 +327,7 @@ fn the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names() -> 
             ])?;
             Ok((new, image()?))
         })();
-        chart.on_node("touch /run/drift-writer-ends")?;
+        chart.on_node(upgrade::END)?;
         let written = writer.join();
         let written = written.map_err(|_| anyhow::anyhow!("a thread panicked"))??;
         Ok((written.trim().parse::<u64>()?, upgrades?))
@@ -373,13 +337,7 @@ fn the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names() -> 
     })?;
     let left = chart.on_node("grep -L '^declared$' /etc/app/many-* || true")?;
     ensure!(left.is_empty(), "{left}");
-    let told = digests(&chart)?;
-    let missed: Vec<u64> = (0..drifts)
-        .filter(|number| {
-            let content = format!("drift {number}\n");
-            !told.contains(&format!("blake3:{}", blake3::hash(content.as_bytes())))
-        })
-        .collect();
+    let missed = untold(&chart, drifts)?;
     println!(
         "{drifts} drifts during the upgrade to {} and back to {}: {} not told, none not healed",
         upgrades.0,

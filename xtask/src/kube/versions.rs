@@ -12,11 +12,12 @@ use super::{
 use crate::{step::Step, workspace::Workspace};
 
 /// The tests that need nothing but an API server that takes and refuses.
-const TESTS: [&str; 4] = [
+const TESTS: [&str; 5] = [
     "kustomize_renders_what_the_chart_does_and_the_api_server_takes_it",
     "two_hundred_resources_have_the_same_verdict_here_and_there",
     "a_policy_file_is_applied_and_what_the_cluster_gives_is_a_policy_file",
     "a_version_never_changes_and_a_policy_does",
+    "what_is_too_large_for_a_cluster_is_refused_with_the_way_out",
 ];
 
 /// Try all that is rendered, and 200 resources that are to be taken or refused, on the oldest and the newest API server.
