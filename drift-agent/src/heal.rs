@@ -17,7 +17,7 @@ mod tests;
 
 pub use action::Action;
 pub use edit::{Text, edited, kept};
-pub use evidence::keep as keep_evidence;
+pub use evidence::{Doomed, doomed};
 pub use execute::{HealError, Healed, execute, has_leftovers, sweep_leftovers};
 pub use guard::{Brake, Budget, Contested, Fights, Mass, MassVerdict, Rival, Verdict};
 pub use plan::{Impossible, healable, plan};

@@ -81,8 +81,8 @@ pub fn weaknesses(host: &Host, declared: &Declared) -> Vec<Weakness> {
 /// Processes of root that have the file open or mapped now, each in a word. Looked for in `/proc`, for a second at most.
 #[must_use]
 pub fn readers_of_root(host: &Host, declared: &Declared) -> Vec<String> {
-    let found = OldFile::at(host, declared.real());
-    let found = found.and_then(|file| Search::default().holders(&file));
+    let found = OldFile::at(host, declared.real(), None);
+    let found = found.and_then(|file| Search::default().holders(&file, None));
     let processes = found.into_iter().flat_map(|found| found.processes);
     processes
         .filter(|process| effective_user(process.pid) == Some(0))

@@ -29,6 +29,7 @@ mod selftest;
 mod service;
 mod status;
 mod stops;
+mod superseded;
 mod sweep;
 mod timers;
 mod work;
@@ -155,6 +156,7 @@ struct Pipeline {
     by_hand: Option<by_hand::ByHand>,
     reloads: reloads::Reloads,
     search: Arc<Search>,
+    brakes_due: Option<Instant>,
     /// Paths that somebody has open for writing.
     writing: BTreeSet<usize>,
     identify: Identify,
@@ -285,6 +287,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         by_hand: None,
         reloads: reloads::Reloads::default(),
         search: Arc::default(),
+        brakes_due: None,
         before: guard::Before::default(),
         writing: BTreeSet::new(),
         identify: Identify::new(&host_root),
@@ -470,19 +473,36 @@ impl Pipeline {
             .zip(std::mem::take(&mut self.paths))
             .map(|(declared, state)| (declared.path.as_path(), (declared, state)))
             .collect();
+        let mut superseded = Vec::new();
+        let mut over = |before, state: &PathState| {
+            let drift = state.drift.as_ref();
+            superseded.extend(drift.map(|drift| superseded::record(before, drift, &self.snapshot)));
+        };
         self.paths = self
             .snapshot
             .files
             .iter()
             .map(|declared| match states.remove(declared.path.as_path()) {
                 Some((before, state)) if before == declared => state.carried_over(),
-                Some((before, state)) if before.policy.version == declared.policy.version => {
-                    state.brake_only()
+                Some((before, state)) => {
+                    over(before, &state);
+                    if before.policy.version == declared.policy.version {
+                        state.brake_only()
+                    } else {
+                        PathState::default()
+                    }
                 }
-                _ => PathState::default(),
+                None => PathState::default(),
             })
             .collect();
+        for (before, state) in states.values() {
+            over(before, state);
+        }
         drop(states);
+        superseded.sort_by(|one, other| one.path.cmp(&other.path));
+        for record in superseded {
+            self.tell(&record)?;
+        }
         self.brake_policies(&old);
         self.tell_restorer();
         self.writing.clear();

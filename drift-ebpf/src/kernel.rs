@@ -38,6 +38,8 @@ static OFFSETS: Offsets = Offsets {
     dentry_parent: 0,
     dentry_inode: 0,
     dentry_name: 0,
+    dentry_count: 0,
+    inode_count: 0,
     inode_ino: 0,
     inode_super: 0,
     inode_generation: 0,
@@ -255,6 +257,22 @@ impl Dentry {
     #[inline(always)]
     pub fn parent(self) -> Result<Dentry, Fault> {
         self.0.read(offset!(dentry_parent)).map(Dentry)
+    }
+
+    /// See [`Learned::holders`](drift_common::abi::Learned::holders).
+    #[inline(always)]
+    pub fn holders(self, inode: Inode) -> Result<u32, Fault> {
+        let (name, file) = (offset!(dentry_count), offset!(inode_count));
+        if name == ABSENT as usize || file == ABSENT as usize {
+            return Ok(0);
+        }
+        let names: i32 = inode.0.read(file)?;
+        let count: i32 = self.0.read(name)?;
+        Ok(if names == 1 && count > 0 {
+            count as u32
+        } else {
+            0
+        })
     }
 
     /// [`name_hash`](drift_common::abi::name_hash) of the entry's name.

@@ -277,3 +277,39 @@ fn without_inotify_the_setting_is_named_and_the_policies_are_noticed_all_the_sam
     }
     Ok(())
 }
+
+/// Who was told that a drift has begun is told that it is over, though nobody has put it back.
+#[test]
+fn a_drift_from_a_version_that_is_not_in_force_any_more_is_over() -> Result<()> {
+    if !is_built("a_drift_from_a_version_that_is_not_in_force_any_more_is_over") {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let both = [file("app.conf", "1\n"), file("gone.conf", "1\n")];
+    scene.lay_out(&both)?;
+    scene.declare("1.0.0", DEFAULT, &both)?;
+    let agent = Agent::start(&scene, &["--sensor", "scan", "--scan-interval", "100ms"])?;
+    let (app, gone) = (scene.at("app.conf"), scene.at("gone.conf"));
+    for path in [&app, &gone] {
+        fs::write(path, "other\n")?;
+        agent.event(0, "config.drift.detected", path)?;
+    }
+    let mark = agent.mark();
+    scene.declare("2.0.0", DEFAULT, &[file("app.conf", "other\n")])?;
+    agent.activated(mark, "2.0.0")?;
+    for (path, now) in [
+        (&app, "p 2.0.0 declares it now"),
+        (&gone, "no policy declares it any more"),
+    ] {
+        let over = agent.event(mark, "config.drift.resolved", path)?;
+        ensure!(
+            over["reason"] == "superseded"
+                && over["version"] == "1.0.0"
+                && over["cause"] == "policy"
+                && over["message"] == now,
+            "{over}"
+        );
+    }
+    ensure!(agent.stop()?.success());
+    Ok(())
+}

@@ -4,6 +4,7 @@ mod kernel_alias;
 mod kernel_cost;
 mod kernel_filesystems;
 mod kernel_held;
+mod kernel_holders;
 mod kernel_kinds;
 mod kernel_loss;
 mod kernel_mounts;

@@ -302,7 +302,7 @@ impl Alone {
             row.outcome = HandOutcome::WouldHeal;
             return Ok(Some(row));
         }
-        let evidence = heal::keep_evidence(&self.host, &self.store, declared, &action);
+        let evidence = heal::doomed(&self.host, &self.store, declared, &action).keep(&self.store);
         let result = heal::execute(&self.host, declared, &action, observed.stat.as_ref());
         let (now, left) = self.look(declared);
         let is_healed = healable(declared, &left, out_of_reach(declared, &now)).is_empty();

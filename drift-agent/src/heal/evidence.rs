@@ -6,7 +6,7 @@ use log::{debug, warn};
 
 use crate::{
     declare::{Declared, Evidence as Wanted, Redact, Target},
-    observe::{Host, Whole, take},
+    observe::{Host, Taken, Whole, take},
     report::{Evidence, FileType},
     store::{MOST_EVIDENCE, Store},
 };
@@ -16,48 +16,85 @@ use super::Action;
 /// Names of one directory whose contents are kept, of those that go at once.
 const MOST_NAMES: usize = 64;
 
-/// Keeps it. Blocks on reading and writing, not on a sync. What cannot be kept holds no heal up: the record says so.
+/// What an action takes away, read and not kept yet.
+#[derive(Debug)]
+pub struct Doomed<'a> {
+    declared: &'a Declared,
+    replaces: bool,
+    taken: Option<Taken>,
+    /// What is kept already: of a whole directory, not all is held in memory.
+    kept: Vec<Evidence>,
+}
+
+/// Reads it, before the action is carried out. Blocks on reading.
 #[must_use]
-pub fn keep(host: &Host, store: &Store, declared: &Declared, action: &Action) -> Vec<Evidence> {
-    if declared.policy.evidence == Wanted::None {
-        return Vec::new();
-    }
-    let redact = match &declared.target {
-        Target::File(content) => content.redact,
-        Target::Symlink(_) | Target::Absent | Target::Directory(_) => Redact::default(),
+pub fn doomed<'a>(
+    host: &Host,
+    store: &Store,
+    declared: &'a Declared,
+    action: &Action,
+) -> Doomed<'a> {
+    let mut doomed = Doomed {
+        declared,
+        replaces: matches!(action, Action::Replace | Action::Edit),
+        taken: None,
+        kept: Vec::new(),
     };
-    if let (Action::Replace | Action::Edit, Target::File(content)) = (action, &declared.target)
-        && let Some(bytes) = content.held()
-        // What it is shown against.
-        && let Err(error) = store.put_evidence(bytes)
-    {
-        debug!("what is declared is not kept beside what is healed: {error}");
+    if declared.policy.evidence == Wanted::None {
+        return doomed;
     }
     match action {
-        Action::Attributes => Vec::new(),
+        Action::Attributes => {}
         Action::Replace | Action::Edit | Action::Remove => {
-            one(host, store, declared.real(), redact)
-                .into_iter()
-                .collect()
+            doomed.taken = Some(take(host, declared.real(), MOST_EVIDENCE));
         }
         Action::Clear(names) => {
             let kept = names.iter().take(MOST_NAMES).filter_map(|name| {
-                let evidence = one(host, store, &declared.real().join(name), redact)?;
+                let path = declared.real().join(name);
+                let taken = take(host, &path, MOST_EVIDENCE);
+                let evidence = one(store, &path, &taken, doomed.redact())?;
                 Some(Evidence {
                     name: Some(name.clone()),
                     ..evidence
                 })
             });
-            kept.collect()
+            doomed.kept = kept.collect();
         }
+    }
+    doomed
+}
+
+impl Doomed<'_> {
+    fn redact(&self) -> Redact {
+        match &self.declared.target {
+            Target::File(content) => content.redact,
+            Target::Symlink(_) | Target::Absent | Target::Directory(_) => Redact::default(),
+        }
+    }
+
+    /// Keeps it. Blocks on writing, not on a sync. What cannot be kept holds no heal up: the record says so.
+    #[must_use]
+    pub fn keep(self, store: &Store) -> Vec<Evidence> {
+        let Some(taken) = &self.taken else {
+            return self.kept;
+        };
+        if let (true, Target::File(content)) = (self.replaces, &self.declared.target)
+            && let Some(bytes) = content.held()
+            // What it is shown against.
+            && let Err(error) = store.put_evidence(bytes)
+        {
+            debug!("what is declared is not kept beside what is healed: {error}");
+        }
+        one(store, self.declared.real(), taken, self.redact())
+            .into_iter()
+            .collect()
     }
 }
 
 /// `None`: there is nothing that would be lost.
-fn one(host: &Host, store: &Store, path: &Path, redact: Redact) -> Option<Evidence> {
+fn one(store: &Store, path: &Path, taken: &Taken, redact: Redact) -> Option<Evidence> {
     use std::os::unix::ffi::OsStrExt;
-    let taken = take(host, path, MOST_EVIDENCE);
-    let stat = taken.stat?;
+    let stat = taken.stat.as_ref()?;
     let put = |bytes: &[u8]| {
         store.put_evidence(bytes).map_err(|error| {
             warn!("what is healed at {} is not kept: {error}", path.display());

@@ -1,28 +1,35 @@
 //! Who still has a file that was replaced: it lives on without a name for as long as somebody has it open, mapped or mounted, and what is written to
 //! it then is lost.
 //!
-//! Looked for in /proc after a heal, in a bounded time, and once for all heals that wait for it.
+//! Whether anybody has it, the kernel half tells at once, by what the kernel counts. Who that is is looked for in /proc after a heal, in a bounded time, and once
+//! for all heals that wait for it.
 
 use std::{
     collections::{HashMap, HashSet},
     ffi::OsString,
     fs,
     os::{
-        fd::OwnedFd,
+        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
         unix::{
             ffi::{OsStrExt, OsStringExt},
             fs::MetadataExt,
         },
     },
     path::{Path, PathBuf},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
     time::{Duration, Instant},
 };
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, fstat, openat, statat};
+use drift_common::abi::Key;
+use rustix::fs::{
+    AtFlags, CWD, FileType, MemfdFlags, Mode, OFlags, fstat, memfd_create, openat, statat,
+};
 
 use super::Host;
-use crate::report::{Holder, Holders};
+use crate::{
+    probe::Watch,
+    report::{Holder, Holders},
+};
 
 /// What one search may take.
 const MOST_TIME: Duration = Duration::from_secs(1);
@@ -39,20 +46,24 @@ type Id = (u64, u64);
 pub struct OldFile {
     held: OwnedFd,
     id: Id,
+    /// As the kernel half knows it.
+    key: Option<Key>,
 }
 
 impl OldFile {
     /// `None`: no regular file stands there.
     #[must_use]
-    pub fn at(host: &Host, path: &Path) -> Option<Self> {
+    pub fn at(host: &Host, path: &Path, watch: Option<&Watch>) -> Option<Self> {
         let parent = host.directory(path.parent()?, OFlags::PATH).ok()?;
         let name = path.file_name()?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let held = openat(&parent, name, flags, Mode::empty()).ok()?;
+        let key = watch.and_then(Watch::learned).map(|learned| learned.key);
         let stat = fstat(&held).ok()?;
         (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| Self {
             id: (stat.st_dev, stat.st_ino),
             held,
+            key,
         })
     }
 
@@ -71,6 +82,30 @@ impl OldFile {
         };
         (stat.st_dev, stat.st_ino) != self.id
     }
+
+    /// How often it is held, with this and the question itself. `None`: that cannot be told.
+    fn held(&self, watch: &Watch) -> Option<u32> {
+        let (key, held) = held(self.held.as_fd(), watch)?;
+        // Otherwise the kernel half has not seen this open, and speaks of an earlier one.
+        (Some(key) == self.key).then_some(held)
+    }
+}
+
+/// How often the kernel counts a file as held, by whatever: open, mapped, mounted. Asked by opening it once more, which counts too.
+fn held(file: BorrowedFd<'_>, watch: &Watch) -> Option<(Key, u32)> {
+    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let _asked = openat(CWD, own, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    let learned = watch.learned()?;
+    (learned.holders != 0).then_some((learned.key, learned.holders))
+}
+
+/// [`held`] of a file that surely nobody else has: what the question itself counts for depends on where the sensor's program is.
+fn held_alone(watch: &Watch) -> Option<u32> {
+    let nobodys = || memfd_create("drift", MemfdFlags::CLOEXEC).ok();
+    let (first, second) = (nobodys()?, nobodys()?);
+    let (first, second) = (held(first.as_fd(), watch)?, held(second.as_fd(), watch)?);
+    // The second answer is not what was left of the first.
+    (first.0 != second.0 && first.1 == second.1).then_some(first.1)
 }
 
 /// Searches: one at a time, each for all files that wait by then.
@@ -78,6 +113,8 @@ impl OldFile {
 pub struct Search {
     state: Mutex<State>,
     over: Condvar,
+    /// See [`held_alone`].
+    alone: OnceLock<Option<u32>>,
 }
 
 #[derive(Debug, Default)]
@@ -90,11 +127,25 @@ struct State {
 }
 
 impl Search {
-    /// Who has it. `None`: nobody. Blocks, for two searches at most.
+    /// Who has it. `None`: nobody. Where the kernel half cannot say that nobody has, this blocks, for two searches at most.
     #[must_use]
-    pub fn holders(&self, old: &OldFile) -> Option<Holders> {
+    pub fn holders(&self, old: &OldFile, watch: Option<&Watch>) -> Option<Holders> {
+        if watch.is_some_and(|watch| self.is_held_here_alone(old, watch)) {
+            return None;
+        }
+        self.search(old)
+    }
+
+    fn is_held_here_alone(&self, old: &OldFile, watch: &Watch) -> bool {
+        let alone = self.alone.get_or_init(|| held_alone(watch));
+        alone.is_some() && old.held(watch) == *alone
+    }
+
+    fn search(&self, old: &OldFile) -> Option<Holders> {
         // Held until it is over.
-        let OldFile { held: _held, id } = old;
+        let OldFile {
+            held: _held, id, ..
+        } = old;
         let mut state = self.state();
         if state.waiting >= MOST_WAITING {
             return Some(Holders {
@@ -330,7 +381,7 @@ mod tests {
         let path = dir.path().join("app.conf");
         fs::write(&path, "old").unwrap();
         let host = Host::new(Path::new("/")).unwrap();
-        let old = OldFile::at(&host, &path).unwrap();
+        let old = OldFile::at(&host, &path, None).unwrap();
         assert!(!old.is_replaced(&host, &path));
         let mut writer = Command::new("/bin/sh")
             .args(["-c", "exec 9>>\"$0\"; echo ready; read x"])
@@ -345,13 +396,13 @@ mod tests {
         fs::rename(dir.path().join("new"), &path).unwrap();
         assert!(old.is_replaced(&host, &path));
         let search = Search::default();
-        let holders = search.holders(&old).expect("somebody has it");
+        let holders = search.holders(&old, None).expect("somebody has it");
         assert_eq!(holders.count, 1, "{holders:?}");
         assert_eq!(holders.processes[0].pid, writer.id());
         assert_eq!(holders.processes[0].how, "writing");
         drop(writer.stdin.take());
         writer.wait().unwrap();
-        assert_eq!(search.holders(&old), None);
+        assert_eq!(search.holders(&old, None), None);
     }
 
     #[test]

@@ -36,6 +36,9 @@ impl Pipeline {
             }
         }
         self.release_records(None)?;
+        if let Err(error) = self.store.state().write_brakes() {
+            warn!("what holds healing back does not survive this end: {error}");
+        }
         if let Some(register) = self.register.take() {
             drop(register);
         }

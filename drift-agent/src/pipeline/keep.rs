@@ -3,7 +3,7 @@
 use std::{
     path::Path,
     sync::Arc,
-    time::{Instant, SystemTime},
+    time::{Duration, Instant, SystemTime},
 };
 
 use log::warn;
@@ -15,7 +15,10 @@ use crate::{
     store::{HeldBrake, Longest},
 };
 
-use super::Pipeline;
+use super::{Pipeline, timers::Timer};
+
+/// A kill within this time after a heal in a row of them may lose what that heal has done to the brake, and no more.
+const BETWEEN_WRITES: Duration = Duration::from_millis(250);
 
 impl Pipeline {
     /// Keeps what is declared now as the last good declaration.
@@ -36,7 +39,7 @@ impl Pipeline {
 
     /// A path was healed, or that was tried, or it is fought over: the next try may have to wait, over a restart too. `wall` and `now` are the same moment.
     pub(super) fn note_brake(
-        &self,
+        &mut self,
         index: usize,
         contested: Option<Instant>,
         wall: SystemTime,
@@ -54,6 +57,15 @@ impl Pipeline {
             state.note_spent(&file.policy.name, spent);
         }
         state.note_brake(file.path.clone(), held);
+        match self.brakes_due {
+            Some(due) if now < due => self.timers.set_no_later(Timer::Brakes, due),
+            _ => self.write_brakes(now),
+        }
+    }
+
+    /// What was noted is written, in the background. The next ones wait a little: each write waits for the disk, which heals do too.
+    pub(super) fn write_brakes(&mut self, now: Instant) {
+        self.brakes_due = Some(now + BETWEEN_WRITES);
         let store = Arc::clone(&self.store);
         tokio::task::spawn_blocking(move || {
             if let Err(error) = store.state().write_brakes() {

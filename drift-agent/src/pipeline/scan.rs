@@ -137,6 +137,7 @@ impl Pipeline {
                 Timer::Sweep => self.start_sweep(Cause::Kernel),
                 Timer::SelfTest => self.self_test(ears, now)?,
                 Timer::Mounts => self.mounted(None),
+                Timer::Brakes => self.write_brakes(now),
                 Timer::Health => {
                     self.keep_places();
                     self.timers.set(Timer::Health, now + self.health_interval());

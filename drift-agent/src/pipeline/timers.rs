@@ -28,6 +28,8 @@ pub enum Timer {
     Waiting,
     /// A heal by hand is answered, whatever has come of it.
     ByHand,
+    /// Write down how paths are braked.
+    Brakes,
     /// Note which policies are as declared.
     Health,
     /// The service manager wants to hear that the agent goes on.

@@ -216,12 +216,14 @@ impl Pipeline {
             },
             Job::Heal(_, action) => {
                 let replaces = matches!(action, Action::Replace | Action::Edit | Action::Remove);
-                let old = replaces
-                    .then(|| OldFile::at(&host, declared.real()))
-                    .flatten();
-                let evidence = heal::keep_evidence(&host, &store, &declared, &action);
                 let watch = register.as_ref().map(|register| &*register.watch);
-                let result = restorer.heal(watch, host.places(), &declared, &action, forced);
+                let old = replaces
+                    .then(|| OldFile::at(&host, declared.real(), watch))
+                    .flatten();
+                let doomed = heal::doomed(&host, &store, &declared, &action);
+                let mut evidence = Vec::new();
+                let keep = || evidence = doomed.keep(&store);
+                let result = restorer.heal(watch, host.places(), &declared, &action, forced, keep);
                 let looked = look(&host, register.as_deref(), slot, &declared);
                 let verified = Instant::now();
                 // The file is back: nobody waits for this.
@@ -235,7 +237,7 @@ impl Pipeline {
                     aftermath: Aftermath {
                         verified,
                         evidence,
-                        holders: old.and_then(|old| search.holders(&old)),
+                        holders: old.and_then(|old| search.holders(&old, watch)),
                     },
                 }
             }

@@ -13,6 +13,13 @@ pub fn resolve(btf: &Btf<'_>) -> Result<Offsets, BtfError> {
         Err(BtfError::NoStruct { .. } | BtfError::NoMember { .. }) => Ok(ABSENT),
         other => other,
     };
+    // What only makes things quicker: where it is kept in another shape, too.
+    let quicker = |found| match found {
+        Err(BtfError::Size { .. } | BtfError::Ambiguous { .. } | BtfError::BitField { .. }) => {
+            Ok(ABSENT)
+        }
+        other => may(other),
+    };
     // 6.13 replaced `f_count` (counts from one) by `f_ref` (counts from zero).
     let (file_references, file_last_reference) = match at("file", "f_ref.refcnt", 8) {
         Ok(offset) => (offset, 0),
@@ -37,6 +44,8 @@ pub fn resolve(btf: &Btf<'_>) -> Result<Offsets, BtfError> {
         dentry_parent: at("dentry", "d_parent", 8)?,
         dentry_inode: at("dentry", "d_inode", 8)?,
         dentry_name: at("dentry", "d_name.name", 8)?,
+        dentry_count: quicker(at("dentry", "d_lockref.count", 4))?,
+        inode_count: quicker(at("inode", "i_count", 4))?,
         inode_ino: at("inode", "i_ino", 8)?,
         inode_super: at("inode", "i_sb", 8)?,
         inode_generation: at("inode", "i_generation", 4)?,

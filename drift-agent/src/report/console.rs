@@ -198,6 +198,9 @@ fn cells_of(record: &Record) -> Vec<Cell> {
         Event::HealFailed | Event::HealUnverifiable | Event::HealSuppressed => {
             vec![path(), why()]
         }
+        Event::DriftResolved if record.reason.is_some() => {
+            vec![path(), Cell::new("superseded", 9, 9), version(), note()]
+        }
         Event::DriftResolved => {
             let what = Cell::new("as declared again", 9, 9);
             vec![path(), what, version(), who(), note().spare(3)]

@@ -43,6 +43,9 @@ pub(super) fn sentence(record: &Record) -> String {
         Event::HealSuppressed => {
             format!("{path} is not put back to {version} for now{}", why(record))
         }
+        Event::DriftResolved if record.reason.is_some() => {
+            format!("{path} is not held against {version} any more")
+        }
         Event::DriftResolved => format!("{path} is as {version} declares again{}", by(record)),
         Event::Touched => format!(
             "{path} was touched and is as {version} declares{}",

@@ -156,7 +156,8 @@ impl Restorer {
         }
     }
 
-    /// Puts back what is declared at one path, as far as it still is not as declared. Blocking. What the restorer does is not to ring in `watch`. `forced`: although the policy only watches.
+    /// Puts back what is declared at one path, as far as it still is not as declared. Blocking. What the restorer does is not to ring in `watch`. `forced`: although the policy only watches. `beside`: what is to be done while the restorer is at
+    /// work; it is done in any case, once.
     ///
     /// # Errors
     /// As `heal::execute`; or there is no restorer.
@@ -167,6 +168,7 @@ impl Restorer {
         declared: &Declared,
         action: &Action,
         forced: bool,
+        beside: impl FnOnce(),
     ) -> Result<Healed, HealError> {
         let request = Request::Heal(Box::new(Heal {
             policy: declared.policy.name.clone(),
@@ -178,7 +180,16 @@ impl Restorer {
             place: places.and_then(|places| places.of_path(declared.real())),
         }));
         let failed = |reason, message| HealError::Restorer { reason, message };
-        match self.ask_declared(watch, &request) {
+        let mut beside = Some(beside);
+        let mut once = || {
+            if let Some(beside) = beside.take() {
+                beside();
+            }
+        };
+        let answer = self.ask_declared(watch, &request, &mut once);
+        // Where there was nobody to ask.
+        once();
+        match answer {
             Ok(Answer::Healed { notes }) => Ok(Healed { notes }),
             Ok(Answer::Failed {
                 reason, message, ..
@@ -248,7 +259,7 @@ impl Restorer {
             message,
             is_tried,
         };
-        let answer = self.ask_declared(watch, &request);
+        let answer = self.ask_declared(watch, &request, &mut || {});
         // What is held is written by who commits the change.
         if let Err(error) = store.read_holding_again() {
             log::warn!("which versions are held cannot be read: {error}");

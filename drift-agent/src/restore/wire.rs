@@ -23,6 +23,9 @@ pub(super) const MOST_REQUEST: u32 = 16 << 20;
 /// Bytes of an answer, at most.
 pub(super) const MOST_ANSWER: u32 = 64 << 20;
 
+/// Bytes that are asked for at once: nearly all messages are smaller.
+const FIRST_READ: usize = 4096;
+
 /// All that can be asked.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
@@ -179,8 +182,8 @@ pub(super) fn receive<T: DeserializeOwned>(
     if length > most {
         return Err(invalid("a message is too long"));
     }
-    // As it comes: a length alone costs no memory.
-    let mut body = Vec::new();
+    // As it comes: a length alone costs no memory to speak of.
+    let mut body = Vec::with_capacity((length as usize).min(FIRST_READ));
     from.take(u64::from(length)).read_to_end(&mut body)?;
     if body.len() as u64 != u64::from(length) {
         return Err(invalid("a message is cut off"));

@@ -110,6 +110,6 @@ fn judged(host: &Host, declared: &Arc<Declared>) -> Option<(Taken, Action)> {
 }
 
 fn kept(host: &Host, store: &Store, taken: Taken, action: &Action) -> Option<Taken> {
-    let evidence = heal::keep_evidence(host, store, &taken.declared, action);
+    let evidence = heal::doomed(host, store, &taken.declared, action).keep(store);
     (!evidence.is_empty()).then_some(Taken { evidence, ..taken })
 }

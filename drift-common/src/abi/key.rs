@@ -44,7 +44,9 @@ pub struct Learned {
     /// `inode.i_writecount`: how many have it open for writing at this moment, a shared writable mapping included. An open that truncates counts from before the
     /// truncation.
     pub writers: u32,
-    pub _reserved: u32,
+    /// How many hold the name by which it was opened (`dentry.d_lockref.count`): each open file, mapping, mount and lookup that is under way, this one included.
+    /// 0: not known, or it is held by more than that name (`inode.i_count` is not 1).
+    pub holders: u32,
     /// The inode beneath it that is written to, where it is an overlay's; zero where there is none.
     pub real: Key,
 }

@@ -39,6 +39,9 @@ pub struct Offsets {
     pub dentry_inode: u32,
     /// `dentry.d_name.name`.
     pub dentry_name: u32,
+    /// `dentry.d_lockref.count` and `inode.i_count`; [`ABSENT`] where they are kept otherwise.
+    pub dentry_count: u32,
+    pub inode_count: u32,
     pub inode_ino: u32,
     pub inode_super: u32,
     pub inode_generation: u32,
@@ -67,4 +70,4 @@ impl Offsets {
     }
 }
 
-const _: () = assert!(size_of::<Offsets>() == 30 * 4);
+const _: () = assert!(size_of::<Offsets>() == 32 * 4);

@@ -65,7 +65,7 @@ pub fn opened<const BY_CALL: bool>(file: File) -> Result<(), Fault> {
         let learned = Learned {
             key: key::of_inode(inode)?,
             writers: inode.writers()?,
-            _reserved: 0,
+            holders: file.dentry()?.holders(inode)?,
             real: match inode.upper()? {
                 Some(upper) => key::of_inode(upper)?,
                 None => NO_KEY,

@@ -29,6 +29,7 @@ impl Restorer {
         &self,
         watch: Option<&Watch>,
         request: &Request,
+        beside: &mut dyn FnMut(),
     ) -> Result<Answer, Unable> {
         self.declared();
         let mut is_last = false;
@@ -41,7 +42,7 @@ impl Restorer {
                     "what the restorer does will be looked at as if somebody else did it: {error}"
                 );
             }
-            let answer = self.ask(request)?;
+            let answer = self.asks(request, TRIES, beside)?;
             let is_stale = matches!(
                 &answer,
                 Answer::Failed {
@@ -62,15 +63,21 @@ impl Restorer {
     /// What happens once: a restorer that ends meanwhile may have done it.
     pub(super) fn ask_once(&self, request: &Request) -> Result<Answer, Unable> {
         self.declared();
-        self.asks(request, 1)
+        self.asks(request, 1, &mut || {})
     }
 
     /// One question, one answer. Asked again of the next restorer, where one ends meanwhile: each can be done twice without harm.
     pub(super) fn ask(&self, request: &Request) -> Result<Answer, Unable> {
-        self.asks(request, TRIES)
+        self.asks(request, TRIES, &mut || {})
     }
 
-    pub(super) fn asks(&self, request: &Request, tries: u32) -> Result<Answer, Unable> {
+    /// `beside`: as for [`exchange`], once for each try.
+    pub(super) fn asks(
+        &self,
+        request: &Request,
+        tries: u32,
+        beside: &mut dyn FnMut(),
+    ) -> Result<Answer, Unable> {
         let mut why = String::new();
         for _ in 0..tries {
             let (mut connection, count) = {
@@ -79,7 +86,7 @@ impl Restorer {
                 inner.ready()?;
                 inner.connection()?
             };
-            let answer = exchange(&mut connection, request);
+            let answer = exchange(&mut connection, request, beside);
             let mut inner = self.inner();
             if inner.count == count {
                 match (&answer, &mut inner.at_work) {

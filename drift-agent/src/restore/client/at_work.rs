@@ -276,14 +276,20 @@ impl AtWork {
 
     pub(super) fn ask(&mut self, request: &Request) -> io::Result<Answer> {
         let mut connection = self.connection()?;
-        let answer = exchange(&mut connection, request)?;
+        let answer = exchange(&mut connection, request, &mut || {})?;
         self.free.push(connection);
         Ok(answer)
     }
 }
 
-pub(super) fn exchange(connection: &mut UnixStream, request: &Request) -> io::Result<Answer> {
+/// `beside`: what is to be done here while the other end is at work.
+pub(super) fn exchange(
+    connection: &mut UnixStream,
+    request: &Request,
+    beside: &mut dyn FnMut(),
+) -> io::Result<Answer> {
     wire::send(connection, request, MOST_REQUEST)?;
+    beside();
     wire::receive(connection, MOST_ANSWER)?
         .ok_or_else(|| io::Error::from(io::ErrorKind::UnexpectedEof))
 }
