@@ -302,6 +302,10 @@ fn status(code: u16) -> Value {
     let (reason, message) = match code {
         410 => ("Expired", "too old resource version"),
         429 => ("TooManyRequests", "too many requests"),
+        503 => (
+            "ServiceUnavailable",
+            "the server is currently unable to handle the request",
+        ),
         _ => ("InternalError", "something went wrong"),
     };
     json!({"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure", "message": message, "reason": reason, "code": code})

@@ -254,10 +254,11 @@ impl Plane {
     pub fn age(&self, namespace: &str) -> Result<()> {
         const WRITES: usize = 400;
         let path = format!("/api/v1/namespaces/{namespace}/configmaps/age?fieldManager=test");
+        let mut session = self.target.session()?;
         for write in 0..WRITES {
             let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "age"}, "data": {"write": write.to_string()}});
             let body = Some(("application/apply-patch+yaml", &object));
-            self.target.ask("PATCH", &path, body)?;
+            session.ask("PATCH", &path, body)?;
         }
         Ok(())
     }

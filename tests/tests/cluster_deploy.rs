@@ -9,6 +9,7 @@ use anyhow::{Context as _, Result, ensure};
 use drift_agent::confine::{CAPABILITIES, Part};
 use drift_tests::{
     chart::{BUSYBOX, CHART, Chart, NODE},
+    upgrade::{self, many, untold},
     wait,
 };
 use serde_json::{Value, json};
@@ -101,7 +102,10 @@ fn kustomize_renders_what_the_chart_does_and_the_api_server_takes_it() -> Result
         );
         ensure!(taken.contains("daemonset.apps/drift"), "{taken}");
     }
-    chart.cluster.ask(&gone, "")?;
+    // Where there is an API server alone, nobody would end it.
+    chart
+        .cluster
+        .ask(&[&gone[..], &["--wait=false"]].concat(), "")?;
     Ok(())
 }
 
@@ -122,11 +126,13 @@ fn an_agent_is_given_what_it_needs_and_the_host_only_where_somebody_says_so() ->
     };
     // What needs a value of its own.
     let asked_for = |name: &str| matches!(name, "CAP_SYS_ADMIN" | "CAP_SYS_RESOURCE");
+    // No program of the host gets a signal from a pod.
+    let of_no_use = |name: &str| name == "CAP_KILL";
     let observe = used(&|part, name| {
         !asked_for(name) && (part != Part::Restorer || to_become.contains(&name))
     });
-    let heal = used(&|_, name| !asked_for(name));
-    let all = used(&|_, _| true);
+    let heal = used(&|_, name| !asked_for(name) && !of_no_use(name));
+    let all = used(&|_, name| !of_no_use(name));
     for (values, expected, writes) in [
         (&OBSERVE[..], observe, false),
         (&HEAL[..], heal, true),
@@ -220,6 +226,9 @@ fn is_healed(status: &Value, what: &str) -> bool {
     told["outcome"] == "healed" && told["path"] == what && holds(status, "Healed")
 }
 
+/// Another image of the agent, which every node has.
+const OLD: &str = "old";
+const IMAGES: &str = "jsonpath={.items[*].spec.containers[*].image}";
 #[test]
 fn the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names() -> Result<()> {
     const TEST: &str = "the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names";
@@ -255,7 +264,8 @@ fn the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names() -> 
         println!("helm {arguments:?}: {} ms", start.elapsed().as_millis());
         said
     };
-    install(&["--set", "profile=heal"]).inspect_err(|_| {
+    let old = format!("image.tag={OLD}");
+    install(&["--set", "profile=heal", "--set", &old]).inspect_err(|_| {
         let said = cluster.ask(&["-n", "drift-system", "describe", "pods"], "");
         eprintln!("{}", said.unwrap_or_default());
     })?;
@@ -291,41 +301,54 @@ fn the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names() -> 
     );
 
     // While the pod is another one, nobody looks; its successor looks at everything before it is ready.
-    let restarted = |status: &Value, old: &Value| {
-        status["counts"]["healed"].as_u64() > old["counts"]["healed"].as_u64()
+    cluster.ask(&["-n", "drift-shop", "apply", "-f", "-"], &many())?;
+    let in_force = |status: &Value| {
+        let mut policies = status["policies"].as_array().into_iter().flatten();
+        policies.any(|policy| policy["name"] == "many" && policy["drifting"] == 0)
     };
-    let before = node_drift(&chart, "a status", |_| true)?;
-    std::thread::scope(|scope| -> Result<()> {
-        let upgrade = scope
-            .spawn(|| install(&["--set", "profile=heal", "--set", "podAnnotations.again=yes"]));
-        let mut changes = 0;
-        while !upgrade.is_finished() {
-            chart.on_node(&format!("echo drift > {FILE}"))?;
-            changes += 1;
-            let put_back = wait::until(FOR_A_POD, || match content() {
-                Ok(now) if now == declared => Ok(()),
-                other => Err(format!("{other:?}")),
-            });
-            put_back.map_err(anyhow::Error::msg)?;
-        }
-        println!("{changes} drifts during the upgrade, each healed");
-        let upgraded = upgrade
-            .join()
-            .map_err(|_| anyhow::anyhow!("a thread panicked"))?;
-        upgraded.map(drop)
+    node_drift(&chart, "many files are as declared", |status| {
+        in_force(status) && holds(status, "Healed")
     })?;
-    node_drift(&chart, "a drift during the upgrade is healed", |status| {
-        restarted(status, &before)
+    let image = || cluster.ask(&["-n", "drift-system", "get", "pods", "-o", IMAGES], "");
+    ensure!(image()?.ends_with(&format!(":{OLD}")), "{}", image()?);
+    let (drifts, upgrades) = std::thread::scope(|scope| -> Result<_> {
+        let writer = scope.spawn(|| chart.on_node(upgrade::WRITER));
+        let upgrades = (|| -> Result<_> {
+            install(&["--set", "profile=heal"])?;
+            let new = image()?;
+            chart.helm(&[
+                "rollback",
+                "drift",
+                "1",
+                "-n",
+                "drift-system",
+                "--wait",
+                "--timeout=120s",
+            ])?;
+            Ok((new, image()?))
+        })();
+        chart.on_node(upgrade::END)?;
+        let written = writer.join();
+        let written = written.map_err(|_| anyhow::anyhow!("a thread panicked"))??;
+        Ok((written.trim().parse::<u64>()?, upgrades?))
     })?;
-    chart.helm(&[
-        "rollback",
-        "drift",
-        "1",
-        "-n",
-        "drift-system",
-        "--wait",
-        "--timeout=120s",
-    ])?;
+    node_drift(&chart, "each drift of the upgrade is healed", |status| {
+        in_force(status) && holds(status, "Healed")
+    })?;
+    let left = chart.on_node("grep -L '^declared$' /etc/app/many-* || true")?;
+    ensure!(left.is_empty(), "{left}");
+    let missed = untold(&chart, drifts)?;
+    println!(
+        "{drifts} drifts during the upgrade to {} and back to {}: {} not told, none not healed",
+        upgrades.0,
+        upgrades.1,
+        missed.len()
+    );
+    ensure!(drifts > 50 && missed.is_empty(), "not told: {missed:?}");
+    ensure!(
+        upgrades.0 != upgrades.1 && upgrades.1.ends_with(&format!(":{OLD}")),
+        "{upgrades:?}"
+    );
 
     // With the other profile it sees and tells, and cannot write.
     install(&["--set", "profile=observe"])?;
@@ -394,7 +417,7 @@ fn the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names() -> 
         "people's policies stay"
     );
     chart.on_node("ls -d /var/lib/drift-agent /run/drift /etc/app")?;
-    chart.on_node("rm -r /var/lib/drift-agent /run/drift /etc/app")?;
+    chart.on_node("rm -r /var/lib/drift-agent /run/drift /etc/app /run/drift-writer-ends")?;
     cluster
         .ask(
             &[

@@ -2,9 +2,14 @@
 //! asks more than he should. `cargo xtask sweep cluster` tries a thousand.
 
 use std::{
+    collections::BTreeMap,
     env, fs,
     path::{Path, PathBuf},
     process::Command,
+    sync::{
+        Mutex, PoisonError,
+        atomic::{AtomicUsize, Ordering},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -33,7 +38,7 @@ const MOST: usize = 24;
 const SPELL: Duration = Duration::from_millis(1500);
 
 /// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
     ApiKilled,
     EtcdKilled,
@@ -44,13 +49,14 @@ enum Kind {
     Gone,
     Busy,
     Broken,
+    Away,
     Slow,
     Late,
     Twice,
 }
 
 impl Kind {
-    const ALL: [Kind; 12] = [
+    const ALL: [Kind; 13] = [
         Kind::ApiKilled,
         Kind::EtcdKilled,
         Kind::ApiStopped,
@@ -60,6 +66,7 @@ impl Kind {
         Kind::Gone,
         Kind::Busy,
         Kind::Broken,
+        Kind::Away,
         Kind::Slow,
         Kind::Late,
         Kind::Twice,
@@ -76,6 +83,7 @@ impl Kind {
             Kind::Gone => "410, also in a watch",
             Kind::Busy => "429",
             Kind::Broken => "500",
+            Kind::Away => "503",
             Kind::Slow => "slow",
             Kind::Late => "events out of order",
             Kind::Twice => "events again",
@@ -83,11 +91,11 @@ impl Kind {
     }
 }
 
-/// How often each kind is tried.
-fn rounds() -> usize {
-    let asked = env::var("DRIFT_CLUSTER_FAULTS").ok();
-    let asked: Option<usize> = asked.and_then(|count| count.parse().ok());
-    asked.map_or(3, |count| count.div_ceil(Kind::ALL.len()))
+/// What `cargo xtask sweep cluster` says in the environment.
+fn asked(name: &str, otherwise: usize) -> usize {
+    let said = env::var(name).ok();
+    said.and_then(|count| count.parse().ok())
+        .unwrap_or(otherwise)
 }
 
 /// A node, and who stands between it and its API server.
@@ -216,6 +224,37 @@ impl Ground {
         asked.map_err(|count| anyhow::anyhow!("it has asked {count} times, not {times}"))
     }
 
+    /// One fault, and what is said after it, which is heard.
+    fn one(&mut self, kind: Kind) -> Result<Observed> {
+        let (mark, start) = (self.agent.mark(), Instant::now());
+        let healed = self.fault(kind)?;
+        let next = self.now + 1;
+        let after = Instant::now();
+        self.declare(next)?;
+        self.is_in_force(mark, next)?;
+        let heard = after.elapsed();
+        self.now = next;
+        self.never_went_back(mark)?;
+        let asked = self.middle.asked(start);
+        let most = peak(&asked);
+        ensure!(
+            most <= MOST,
+            "{most} requests within a second: {}",
+            list(&asked)
+        );
+        // Versions that nobody needs any more.
+        for old in next.saturating_sub(8)..next.saturating_sub(4) {
+            let name = format!("app-1.{old}.0");
+            let _gone = self.plane.delete("policyversions", NAMESPACE, &name);
+        }
+        Ok(Observed {
+            healed,
+            heard,
+            asked: asked.len(),
+            peak: most,
+        })
+    }
+
     /// One fault from its beginning to its end, with a drift while it lasts. How long the heal took.
     fn fault(&mut self, kind: Kind) -> Result<Duration> {
         match kind {
@@ -233,6 +272,7 @@ impl Ground {
             Kind::Gone => self.on_the_way(Fault::Answer(410)),
             Kind::Busy => self.on_the_way(Fault::Answer(429)),
             Kind::Broken => self.on_the_way(Fault::Answer(500)),
+            Kind::Away => self.on_the_way(Fault::Answer(503)),
             Kind::Slow => self.on_the_way(Fault::Slow(Duration::from_millis(400))),
             Kind::Late => self.mangled(Fault::Late),
             Kind::Twice => self.mangled(Fault::Twice),
@@ -335,6 +375,68 @@ impl Ground {
     }
 }
 
+/// Faults that are tried by several nodes side by side, each with an API server and an etcd of its own.
+struct Trial {
+    faults: usize,
+    next: AtomicUsize,
+    tallies: Mutex<BTreeMap<Kind, Tally>>,
+}
+
+impl Trial {
+    /// Takes one fault after the other until there is none left. Where something is not as it should be, the others stop, too.
+    fn of_a_node(&self, cluster: &Cluster) -> Result<()> {
+        let tried = self.faults_of_a_node(cluster);
+        if tried.is_err() {
+            self.next.store(self.faults, Ordering::Relaxed);
+        }
+        tried
+    }
+
+    fn faults_of_a_node(&self, cluster: &Cluster) -> Result<()> {
+        let mut ground = Ground::new(cluster)?;
+        loop {
+            let number = self.next.fetch_add(1, Ordering::Relaxed);
+            if number >= self.faults {
+                break;
+            }
+            let kind = Kind::ALL[number % Kind::ALL.len()];
+            let seen = ground
+                .one(kind)
+                .with_context(|| format!("fault {number}: {}", kind.name()))?;
+            let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+            tallies.entry(kind).or_default().add(seen);
+        }
+        ground.never_went_back(0)?;
+        ground.agent.stop()?;
+        Ok(())
+    }
+
+    fn print(&self) {
+        let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
+        println!(
+            "\n {:<27} {:>5} {:>17} {:>17} {:>9} {:>7}",
+            "", "", "healed in ms", "heard after ms", "requests", "most in"
+        );
+        println!(
+            " {:<27} {:>5} {:>9} {:>7} {:>9} {:>7} {:>9} {:>7}",
+            "", "times", "median", "most", "median", "most", "each", "1 s"
+        );
+        for (kind, tally) in &mut *tallies {
+            println!("{}", tally.row(*kind));
+        }
+        let all: usize = tallies.values().map(|tally| tally.healed.len()).sum();
+        println!("\n{all} faults; older versions in force: 0; drifts not healed meanwhile: 0");
+    }
+}
+
+/// Of one fault.
+struct Observed {
+    healed: Duration,
+    heard: Duration,
+    asked: usize,
+    peak: usize,
+}
+
 /// Of all faults of a kind.
 #[derive(Default)]
 struct Tally {
@@ -345,6 +447,13 @@ struct Tally {
 }
 
 impl Tally {
+    fn add(&mut self, seen: Observed) {
+        self.healed.push(seen.healed);
+        self.heard.push(seen.heard);
+        self.asked.push(seen.asked);
+        self.peak = self.peak.max(seen.peak);
+    }
+
     fn row(&mut self, kind: Kind) -> String {
         self.healed.sort_unstable();
         self.heard.sort_unstable();
@@ -373,58 +482,25 @@ fn whatever_goes_wrong_with_the_api_server_drift_is_healed_and_no_older_version_
     let Some(cluster) = Cluster::find(TEST).filter(|_| is_built(TEST)) else {
         return Ok(());
     };
-    let mut ground = Ground::new(&cluster)?;
-    let mut tallies: Vec<(Kind, Tally)> = Vec::new();
-    for kind in Kind::ALL {
-        tallies.push((kind, Tally::default()));
-    }
-    for round in 0..rounds() {
-        for (kind, tally) in &mut tallies {
-            let what = || format!("{}, round {round}", kind.name());
-            let (mark, start) = (ground.agent.mark(), Instant::now());
-            let healed = ground.fault(*kind).with_context(what)?;
-            let next = ground.now + 1;
-            let after = Instant::now();
-            ground.declare(next).with_context(what)?;
-            ground.is_in_force(mark, next).with_context(what)?;
-            let heard = after.elapsed();
-            ground.now = next;
-            ground.never_went_back(mark).with_context(what)?;
-            let asked = ground.middle.asked(start);
-            let most = peak(&asked);
-            ensure!(
-                most <= MOST,
-                "{}: {most} requests within a second: {}",
-                what(),
-                list(&asked)
-            );
-            tally.healed.push(healed);
-            tally.heard.push(heard);
-            tally.asked.push(asked.len());
-            tally.peak = tally.peak.max(most);
-            // Versions that nobody needs any more.
-            for old in next.saturating_sub(8)..next.saturating_sub(4) {
-                let name = format!("app-1.{old}.0");
-                let _gone = ground.plane.delete("policyversions", NAMESPACE, &name);
-            }
-        }
-    }
-    ground.never_went_back(0)?;
-    println!(
-        "\n {:<27} {:>5} {:>17} {:>17} {:>9} {:>7}",
-        "", "", "healed in ms", "heard after ms", "requests", "most in"
-    );
-    println!(
-        " {:<27} {:>5} {:>9} {:>7} {:>9} {:>7} {:>9} {:>7}",
-        "", "times", "median", "most", "median", "most", "each", "1 s"
-    );
-    for (kind, tally) in &mut tallies {
-        println!("{}", tally.row(*kind));
-    }
-    let all: usize = tallies.iter().map(|(_, tally)| tally.healed.len()).sum();
-    println!("\n{all} faults; older versions in force: 0; drifts not healed meanwhile: 0");
-    ground.agent.stop()?;
-    Ok(())
+    let trial = Trial {
+        faults: asked("DRIFT_CLUSTER_FAULTS", 3 * Kind::ALL.len()),
+        next: AtomicUsize::new(0),
+        tallies: Mutex::default(),
+    };
+    let nodes = asked("DRIFT_CLUSTER_NODES", 1);
+    let tried = thread::scope(|scope| -> Result<()> {
+        let nodes: Vec<_> = (0..nodes)
+            .map(|_| scope.spawn(|| trial.of_a_node(&cluster)))
+            .collect();
+        let ends = nodes.into_iter().map(|node| match node.join() {
+            Ok(end) => end,
+            Err(_) => Err(anyhow::anyhow!("a thread panicked")),
+        });
+        // All of them end before the first that failed is told.
+        ends.collect::<Vec<_>>().into_iter().collect()
+    });
+    trial.print();
+    tried
 }
 
 #[test]

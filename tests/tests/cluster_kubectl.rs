@@ -2,15 +2,19 @@
 
 use std::{
     fs,
+    io::{BufRead as _, BufReader},
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::{Command, Output},
+    process::{Command, Output, Stdio},
+    sync::mpsc,
+    thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, ensure};
 use drift_tests::{
-    agent::program,
+    agent::{is_built, program},
+    chart::{CHART, Chart},
     cluster::{Cluster, app},
     scene::Scene,
     wait,
@@ -141,6 +145,8 @@ fn people_see_in_kubectl_what_agents_have_written() -> Result<()> {
         "{events}"
     );
 
+    shown_again(&plugin, &path)?;
+
     // What is not there, and what may not be asked: each says what to type.
     let not_a_node = plugin.run(&["why", "kubectl-b"])?;
     ensure!(
@@ -194,6 +200,117 @@ fn people_see_in_kubectl_what_agents_have_written() -> Result<()> {
     agent.stop()?;
     cluster.ask(&["delete", "node", NODE], "")?;
     Ok(())
+}
+
+/// Who watches is shown what has changed, and nothing else.
+fn shown_again(plugin: &Plugin<'_>, path: &Path) -> Result<()> {
+    let mut child = plugin
+        .command(&plugin.cluster.kubeconfig())?
+        .args(["nodes", "-w", "-o", "jsonl"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("starting kubectl-drift")?;
+    let out = child.stdout.take().context("no standard output")?;
+    let (send, lines) = mpsc::channel();
+    let reader = thread::spawn(move || {
+        let lines = BufReader::new(out).lines().map_while(Result::ok);
+        lines.map_while(|line| send.send(line).ok()).count()
+    });
+    let seen = (|| -> Result<()> {
+        let next = |healed: u64| -> Result<Value> {
+            loop {
+                let line = lines.recv_timeout(Duration::from_secs(30))?;
+                let node: Value = serde_json::from_str(&line)?;
+                if node["node"] == "kubectl-a" && node["counts"]["healed"] == healed {
+                    return Ok(node);
+                }
+            }
+        };
+        next(2).context("what is there when it begins")?;
+        fs::write(path, "drift again\n")?;
+        let after = next(3).context("what has changed")?;
+        ensure!(after["counts"]["drifting"] == 0, "{after}");
+        Ok(())
+    })();
+    child.kill()?;
+    child.wait()?;
+    drop(lines);
+    reader
+        .join()
+        .map_err(|_| anyhow::anyhow!("a thread panicked"))?;
+    seen
+}
+
+#[test]
+fn whoever_has_the_role_view_for_the_cluster_sees_it_and_changes_nothing() -> Result<()> {
+    const TEST: &str = "whoever_has_the_role_view_for_the_cluster_sees_it_and_changes_nothing";
+    let Some(chart) = Chart::find(TEST).filter(|_| is_built(TEST)) else {
+        return Ok(());
+    };
+    let cluster = &chart.cluster;
+    cluster.define()?;
+    cluster.namespace("drift-kubectl")?;
+    let role = ["template", "viewed", CHART, "-n", "drift-kubectl"];
+    let role = chart.helm(&[&role[..], &["-s", "templates/rbac.yaml"]].concat())?;
+    cluster.ask(&["apply", "-f", "-"], &role)?;
+    let scene = Scene::new()?;
+    let plugin = Plugin::new(cluster, scene.root())?;
+    let person = as_person(cluster, &scene)?;
+    let bound = [
+        "create",
+        "clusterrolebinding",
+        "drift-person",
+        "--clusterrole=view",
+        "--serviceaccount=drift-kubectl:person",
+    ];
+    cluster.ask(&bound, "")?;
+    // A controller adds to `view` what the chart brings.
+    let shown = wait::until(Duration::from_secs(30), || {
+        let output = plugin
+            .run_as(&person, &["nodes"])
+            .map_err(|error| format!("{error:#}"))?;
+        match output.status.code() {
+            Some(1) | None => Err(String::from_utf8_lossy(&output.stderr).into_owned()),
+            Some(_) => Ok(output),
+        }
+    });
+    let shown = shown.map_err(anyhow::Error::msg)?;
+    let said = String::from_utf8_lossy(&shown.stdout).into_owned();
+    for command in [
+        &["policies", "-A"][..],
+        &["events", "-A"],
+        &["status"],
+        &["nodes"],
+    ] {
+        let output = plugin.run_as(&person, command)?;
+        ensure!(output.status.code() != Some(1), "{command:?}: {output:?}");
+    }
+    // Nodes are no part of `view`, and who has never reported is not seen without them.
+    ensure!(said.contains("you may not list nodes"), "{said}");
+    let config = person.display().to_string();
+    for (verb, what) in [
+        ("create", "policies"),
+        ("patch", "policies"),
+        ("delete", "policyversions"),
+        ("create", "policyversionrefs"),
+        ("patch", "nodedrifts"),
+        ("patch", "nodedrifts/status"),
+    ] {
+        let what = match what.split_once('/') {
+            Some((kind, part)) => format!("{kind}.configdrift.io/{part}"),
+            None => format!("{what}.configdrift.io"),
+        };
+        let asked = ["--kubeconfig", &config, "auth", "can-i", verb, &what, "-A"];
+        let answer = cluster.run(&asked, "")?;
+        ensure!(
+            String::from_utf8_lossy(&answer.stdout).trim() == "no",
+            "{verb} {what}: {answer:?}"
+        );
+    }
+    cluster.ask(&["delete", "-f", "-"], &role)?;
+    cluster
+        .ask(&["delete", "clusterrolebinding", "drift-person"], "")
+        .map(drop)
 }
 
 /// No NodeDrifts, all at once: kubectl would delete a thousand one by one.

@@ -66,8 +66,23 @@ pub(crate) fn write(workspace: &Workspace) -> Result<Image> {
     );
     let folder = workspace.target.join("image");
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let file = folder.join("drift-agent.tar");
-    let reference = format!("localhost/{PROGRAM}:{}", env!("CARGO_PKG_VERSION"));
+    save(
+        folder.join("drift-agent.tar"),
+        env!("CARGO_PKG_VERSION"),
+        program,
+    )
+}
+
+/// The image of a program that was built before, with a tag of its own: what is upgraded from.
+pub(crate) fn write_again(workspace: &Workspace, tag: &str) -> Result<Image> {
+    let agent = build::static_agent(workspace)?;
+    let program = fs::read(&agent).with_context(|| format!("reading {}", agent.display()))?;
+    let file = workspace.target.join("image").join(format!("{tag}.tar"));
+    save(file, tag, program)
+}
+
+fn save(file: PathBuf, tag: &str, program: Vec<u8>) -> Result<Image> {
+    let reference = format!("localhost/{PROGRAM}:{tag}");
     // Into a name of its own, then renamed: it is there whole or not at all.
     let staged = file.with_extension("new");
     let output =

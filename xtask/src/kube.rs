@@ -9,19 +9,20 @@ mod place;
 mod programs;
 mod state;
 mod test;
+mod versions;
 
 use std::{
     fs, io,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
 use anyhow::{Context as _, Result, bail};
 
 use crate::{interrupt::Interrupt, workspace::Workspace};
-use control::Control;
+use control::{Control, Extent};
 use node::Node;
-use programs::Programs;
+use programs::{Programs, Version};
 use state::State;
 
 const EXAMPLES: &str = "\
@@ -32,6 +33,8 @@ Examples:
                                             with an image on every node
   sudo -E cargo xtask kube demo             the chart installed, a pod's drift healed on its node
   sudo -E cargo xtask kube test             the tests that need a cluster, in one of their own
+  sudo -E cargo xtask kube versions         what is rendered, and 200 resources, on the oldest and
+                                            the newest API server (7 minutes to build both, once)
   sudo -E cargo xtask kube down             ends and removes it, also what a killed `up` has left
 
 The programs are those in the folder that KUBEBUILDER_ASSETS names; what is not there is built
@@ -53,6 +56,7 @@ enum What {
     Down(Down),
     Demo(demo::Args),
     Test(test::Args),
+    Versions(versions::Args),
     #[command(hide = true)]
     Place(place::Args),
 }
@@ -105,6 +109,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         What::Demo(demo::Args {}) => demo::run(&workspace),
         What::Test(args) => test::run(&workspace, args),
+        What::Versions(versions::Args {}) => versions::run(&workspace),
         What::Place(_) => Ok(()), // above
     }
 }
@@ -121,18 +126,40 @@ impl Cluster {
         nodes: u8,
         images: &[PathBuf],
     ) -> Result<Result<Cluster, String>> {
+        let mut wanted = programs::CONTROL_PLANE.to_vec();
+        if nodes > 0 {
+            wanted.extend(programs::NODE);
+            wanted.extend(programs::DEPLOYMENT);
+        }
+        let extent = if nodes > 0 {
+            Extent::Nodes
+        } else {
+            Extent::ControlPlane
+        };
+        let programs = || programs::ensure(&workspace.tools(), &wanted);
+        Self::up_with(workspace, programs, extent, nodes, images)
+    }
+
+    /// An API server alone, of a certain version, with Helm.
+    fn api_server(workspace: &Workspace, version: Version) -> Result<Result<Cluster, String>> {
+        let programs = || programs::with_api_server(version, &workspace.tools());
+        Self::up_with(workspace, programs, Extent::ApiServer, 0, &[])
+    }
+
+    fn up_with(
+        workspace: &Workspace,
+        programs: impl FnOnce() -> Result<Result<Programs, String>>,
+        extent: Extent,
+        nodes: u8,
+        images: &[PathBuf],
+    ) -> Result<Result<Cluster, String>> {
         if let Some(reason) = state::refused() {
             return Ok(Err(reason));
         }
         if let Err(reason) = machine::needs(nodes > 0)? {
             return Ok(Err(reason));
         }
-        let mut wanted = programs::CONTROL_PLANE.to_vec();
-        if nodes > 0 {
-            wanted.extend(programs::NODE);
-            wanted.extend(programs::DEPLOYMENT);
-        }
-        let programs = match programs::ensure(&workspace.tools(), &wanted)? {
+        let programs = match programs()? {
             Ok(programs) => programs,
             Err(reason) => return Ok(Err(reason)),
         };
@@ -148,11 +175,17 @@ impl Cluster {
             }
         }
         let cluster = Cluster { state: Some(state) };
-        cluster.start(&programs, nodes, images)?; // where it fails, what there is of it ends here
+        cluster.start(&programs, extent, nodes, images)?; // where it fails, what there is of it ends here
         Ok(Ok(cluster))
     }
 
-    fn start(&self, programs: &Programs, nodes: u8, images: &[PathBuf]) -> Result<()> {
+    fn start(
+        &self,
+        programs: &Programs,
+        extent: Extent,
+        nodes: u8,
+        images: &[PathBuf],
+    ) -> Result<()> {
         let state = self.state.as_ref().context("a cluster that has ended")?;
         let interrupt = Interrupt::listen().context("listening for signals")?;
         let start = Instant::now();
@@ -171,7 +204,7 @@ impl Cluster {
             programs,
             interrupt: &interrupt,
         };
-        let bridge = control.up(nodes > 0)?;
+        let bridge = control.up(extent)?;
         said("control plane", start.elapsed());
         if nodes > 0 {
             node::share(&control, images)?;
@@ -228,6 +261,31 @@ impl Drop for Cluster {
         {
             eprintln!("warning: {error:#}");
         }
+    }
+}
+
+/// The programs and keys of a cluster, for tests that start API servers of their own: several can run beside each other, and beside a cluster. They go with this
+/// value.
+pub(crate) struct Kit(tempfile::TempDir);
+
+impl Kit {
+    /// `Err(reason)`: not on this machine.
+    pub(crate) fn new(workspace: &Workspace) -> Result<Result<Kit, String>> {
+        let programs = match programs::ensure(&workspace.tools(), &programs::CONTROL_PLANE)? {
+            Ok(programs) => programs,
+            Err(reason) => return Ok(Err(reason)),
+        };
+        let folder = tempfile::Builder::new()
+            .prefix("cluster-kit-")
+            .tempdir_in(&workspace.target)
+            .with_context(|| format!("making a folder in {}", workspace.target.display()))?;
+        certificates::write(&folder.path().join("pki"), &[])?;
+        programs.link(&folder.path().join("programs"))?;
+        Ok(Ok(Kit(folder)))
+    }
+
+    pub(crate) fn folder(&self) -> &Path {
+        self.0.path()
     }
 }
 

@@ -71,7 +71,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - FSETID
 - SETFCAP
 - LINUX_IMMUTABLE
-- KILL
 {{- if .Values.security.trustedAttributes }}
 - SYS_ADMIN
 {{- end }}

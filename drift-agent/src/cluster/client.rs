@@ -59,14 +59,21 @@ pub(super) async fn client(source: &Source) -> Client {
 
 async fn reach(source: &Source) -> Result<Client, Reach> {
     let kubeconfig = source.kubeconfig.as_deref().map(Kubeconfig::read_from);
-    connect(kubeconfig.transpose()?, None).await
+    let mut config = config(kubeconfig.transpose()?, None).await?;
+    // It would ask again after 5 ms where the answer is 503, eight times within the first second. All that ask here have pauses of their own.
+    config.default_retry = false;
+    Ok(Client::try_from(config)?)
 }
 
-/// A client as `kubeconfig` says, in its current context or another; `None`: as a pod is told.
+/// A client for a person, as `kubeconfig` says, in its current context or another; `None`: as a pod is told.
 pub(crate) async fn connect(
     kubeconfig: Option<Kubeconfig>,
     context: Option<&str>,
 ) -> Result<Client, Reach> {
+    Ok(Client::try_from(config(kubeconfig, context).await?)?)
+}
+
+async fn config(kubeconfig: Option<Kubeconfig>, context: Option<&str>) -> Result<Config, Reach> {
     let mut config = match kubeconfig {
         Some(kubeconfig) => {
             let options = KubeConfigOptions {
@@ -79,7 +86,7 @@ pub(crate) async fn connect(
     };
     config.connect_timeout = Some(CONNECT);
     config.write_timeout = Some(WRITE);
-    Ok(Client::try_from(config)?)
+    Ok(config)
 }
 
 /// One of the project's own kinds.

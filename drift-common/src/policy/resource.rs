@@ -53,10 +53,17 @@ const RESOURCES: [Resource; 4] = [
         short: "cpv",
         part: Part::Spec(&shape::VERSION_SPEC),
         about: "One declared snapshot of a policy. It never changes: what is to be declared otherwise is another version.",
-        rules: &[(
-            "self == oldSelf",
-            "a version never changes: make a PolicyVersion with another `version`, and let the Policy's `activeVersion` name it",
-        )],
+        rules: &[
+            (
+                "self == oldSelf",
+                "a version never changes: make a PolicyVersion with another `version`, and let the Policy's `activeVersion` name it",
+            ),
+            // etcd would refuse an object of more than 1.5 MiB, and say no more than that.
+            (
+                "!has(self.files) || self.files.map(file, has(file.content) ? [has(file.content.inline) ? size(file.content.inline) : 0, has(file.content.base64) ? size(file.content.base64) : 0, has(file.content.gzip) ? size(file.content.gzip) : 0, has(file.content.dataUrl) ? size(file.content.dataUrl) : 0].sum() : 0).sum() <= 1000000",
+                "contents come to more than 1,000,000 bytes: keep large ones in immutable ConfigMaps or Secrets (`configMap`, `secret`), or name them by their `digest`",
+            ),
+        ],
         columns: &[
             ("Policy", "string", ".spec.policy"),
             ("Version", "string", ".spec.version"),

@@ -66,13 +66,37 @@ impl Target {
         Ok((BufReader::new(StreamOwned::new(tls, stream)), end))
     }
 
+    /// A connection for several questions.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn session(&self) -> Result<Session> {
+        let (line, end) = self.connect()?;
+        end.set_read_timeout(Some(Duration::from_secs(20)))?;
+        Ok(Session { line })
+    }
+
     /// Asks it something, and gives its answer. `body`: its type, and itself.
     ///
     /// # Errors
     /// It does not answer, or refuses.
     pub fn ask(&self, method: &str, path: &str, body: Option<(&str, &Value)>) -> Result<Value> {
-        let (mut line, end) = self.connect()?;
-        end.set_read_timeout(Some(Duration::from_secs(20)))?;
+        self.session()?.ask(method, path, body)
+    }
+}
+
+/// A connection on which one question follows the other.
+#[derive(Debug)]
+pub struct Session {
+    line: Line,
+}
+
+impl Session {
+    /// As [`Target::ask`].
+    ///
+    /// # Errors
+    /// It does not answer, or refuses.
+    pub fn ask(&mut self, method: &str, path: &str, body: Option<(&str, &Value)>) -> Result<Value> {
         let (kind, text) = body.map_or(("application/json", String::new()), |(kind, body)| {
             (kind, body.to_string())
         });
@@ -81,17 +105,16 @@ impl Target {
             first: format!("{method} {path} HTTP/1.1"),
             fields: vec![
                 field("host", "localhost"),
-                field("connection", "close"),
                 field("content-type", kind),
                 field("content-length", &text.len().to_string()),
             ],
         };
-        let to = line.get_mut();
+        let to = self.line.get_mut();
         head.write(to)?;
         to.write_all(text.as_bytes())?;
         to.flush()?;
-        let answer = Head::read(&mut line)?.context("no answer")?;
-        let said = answer.body(&mut line)?;
+        let answer = Head::read(&mut self.line)?.context("no answer")?;
+        let said = answer.body(&mut self.line)?;
         ensure!(
             answer.second().starts_with('2'),
             "{method} {path}: {}",

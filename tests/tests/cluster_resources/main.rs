@@ -260,3 +260,41 @@ fn a_version_never_changes_and_a_policy_does() -> Result<()> {
         .context("labels of a version")?;
     Ok(())
 }
+
+#[test]
+fn what_is_too_large_for_a_cluster_is_refused_with_the_way_out() -> Result<()> {
+    let Some(cluster) =
+        Cluster::find("what_is_too_large_for_a_cluster_is_refused_with_the_way_out")
+    else {
+        return Ok(());
+    };
+    cluster.define()?;
+    cluster.namespace("drift-large")?;
+    let create = |lengths: &[usize]| {
+        let file = |(number, length): (usize, &usize)| json!({"path": format!("/etc/large/{number}"), "content": {"inline": "x".repeat(*length)}});
+        let files: Vec<Value> = lengths.iter().enumerate().map(file).collect();
+        let object = json!({"apiVersion": "configdrift.io/v1alpha1", "kind": "PolicyVersion",
+            "metadata": {"name": format!("large-1.{}.0", lengths.len())},
+            "spec": {"policy": "large", "version": format!("1.{}.0", lengths.len()), "files": files}});
+        let asked = ["-n", "drift-large", "create", "-f", "-"];
+        let output = cluster.run(&asked, &object.to_string())?;
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        Ok::<_, anyhow::Error>((output.status.success(), said))
+    };
+    let (taken, said) = create(&[1_048_577])?;
+    ensure!(
+        !taken && said.contains("spec.files[0].content.inline: Too long"),
+        "{said}"
+    );
+    // Each by itself would do; etcd refuses them together, and says no more than that.
+    let (taken, said) = create(&[900_000, 900_000])?;
+    ensure!(
+        !taken
+            && said.contains("contents come to more than 1,000,000 bytes")
+            && said.contains("name them by their `digest`"),
+        "{said}"
+    );
+    let (taken, said) = create(&[500_000, 400_000, 90_000])?;
+    ensure!(taken, "{said}");
+    Ok(())
+}

@@ -2,11 +2,11 @@
 
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context as _, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 
 use crate::{
     build,
-    kube::Cluster,
+    kube::Kit,
     machine, setup,
     step::Step,
     workspace::{Profile, Workspace},
@@ -41,7 +41,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
     measured("drift-bench-cluster", &numbers, Some(&agent))
 }
 
-/// Runs a program of the tests' package, which measures, beside a control plane whose programs and keys it takes.
+/// Runs a program of the tests' package, which measures, with the programs and keys for an API server of its own.
 pub(super) fn measured(program: &str, arguments: &[String], agent: Option<&Path>) -> Result<()> {
     ensure!(
         machine::is_root(),
@@ -53,18 +53,17 @@ pub(super) fn measured(program: &str, arguments: &[String], agent: Option<&Path>
         .args(["--bin", program])
         .current_dir(&workspace.root);
     step.run()?;
-    let cluster = match Cluster::up(&workspace, 0, &[])? {
-        Ok(cluster) => cluster,
+    let kit = match Kit::new(&workspace)? {
+        Ok(kit) => kit,
         Err(reason) => bail!("{reason}"),
     };
-    let folder = cluster.folder().context("the cluster has ended")?;
     let program = workspace
         .target
         .join(Profile::Release.folder())
         .join(program);
     let step = Step::new("measure", program)
         .args(arguments)
-        .env("DRIFT_KUBE", folder);
+        .env("DRIFT_KUBE", kit.folder());
     let step = match agent {
         Some(agent) => step.env("DRIFT_AGENT", agent),
         None => step,

@@ -52,9 +52,18 @@ pub(super) fn holder(
     Ok(pid)
 }
 
+/// How much of a cluster there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// An API server, which takes and refuses; nobody does anything with what it has taken.
+    ApiServer,
+    ControlPlane,
+    Nodes,
+}
+
 impl Control<'_> {
-    /// Starts it, and gives the process that has its namespaces. `scheduled`: there will be nodes.
-    pub(super) fn up(&self, scheduled: bool) -> Result<u32> {
+    /// Starts it, and gives the process that has its namespaces.
+    pub(super) fn up(&self, extent: Extent) -> Result<u32> {
         let holder = holder(self.state, self.interrupt, "holder", "control", &[])?;
         fs::write(self.state.holder(), holder.to_string()).context("keeping the holder's pid")?;
         run_in(
@@ -76,7 +85,7 @@ impl Control<'_> {
         self.start(holder, Program::Etcd, self.etcd())?;
         self.start(holder, Program::ApiServer, self.api_server())?;
         self.kubectl(holder)?;
-        if scheduled {
+        if extent != Extent::ControlPlane {
             self.helm(holder)?;
         }
         wait(
@@ -89,13 +98,16 @@ impl Control<'_> {
             },
         )
         .with_context(|| format!("see {}", self.state.log("kube-apiserver").display()))?;
+        if extent == Extent::ApiServer {
+            return Ok(holder);
+        }
         // Only now: both end at once when they find an API server whose roles are not there yet.
         self.start(
             holder,
             Program::ControllerManager,
             self.controller_manager(),
         )?;
-        if scheduled {
+        if extent == Extent::Nodes {
             self.start(holder, Program::Scheduler, self.scheduler())?;
             self.ask(&[
                 "create",

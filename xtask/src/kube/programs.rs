@@ -1,17 +1,25 @@
 //! The cluster's programs: those the machine has already, else built from the Go module proxy and kept by version.
 
+mod kubernetes;
+
 use std::{
     collections::BTreeMap,
     fs,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Context as _, Result};
 
 use crate::{go, machine};
 
-/// Kubernetes 1.x; its libraries are 0.x.
-const KUBERNETES: &str = "36.3";
+/// Kubernetes 1.x, as `x`; its libraries are 0.x.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Version(pub(super) &'static str);
+
+/// Of the clusters that tests and people get.
+const USUAL: Version = Version("36.3");
+/// Of API servers alone, with which what is rendered is tried: the oldest that agents can do with, and the newest.
+pub(super) const OTHERS: [Version; 2] = [Version("34.4"), Version("37.2")];
 const ETCD: &str = "3.7.3";
 const CONTAINERD: &str = "2.4.2";
 const HELM: &str = "4.3.1";
@@ -100,9 +108,9 @@ impl Program {
     }
 
     /// Where a built one is kept.
-    fn kept(self, tools: &Path) -> PathBuf {
+    fn kept(self, tools: &Path, Version(version): Version) -> PathBuf {
         let folder = match self.source() {
-            Source::Kubernetes => format!("kubernetes-1.{KUBERNETES}"),
+            Source::Kubernetes => format!("kubernetes-1.{version}"),
             Source::Tool {
                 module, version, ..
             } => {
@@ -158,13 +166,19 @@ impl Programs {
 
 /// `wanted`, as far as nothing has to be built for it; else those that have to.
 pub(crate) fn find(tools: &Path, wanted: &[Program]) -> Result<Programs, Vec<Program>> {
-    let assets = std::env::var_os(ASSETS).map(PathBuf::from);
-    find_in(assets.as_deref(), tools, wanted)
+    find_of(USUAL, tools, wanted)
+}
+
+fn find_of(version: Version, tools: &Path, wanted: &[Program]) -> Result<Programs, Vec<Program>> {
+    // Somebody's own programs are of some version: where a certain one is asked for they are of no use.
+    let assets = std::env::var_os(ASSETS).filter(|_| version == USUAL);
+    find_in(assets.map(PathBuf::from).as_deref(), tools, version, wanted)
 }
 
 fn find_in(
     assets: Option<&Path>,
     tools: &Path,
+    version: Version,
     wanted: &[Program],
 ) -> Result<Programs, Vec<Program>> {
     let mut found = BTreeMap::new();
@@ -176,7 +190,7 @@ fn find_in(
         let places = own
             .into_iter()
             .chain(installed.flatten())
-            .chain([program.kept(tools)]);
+            .chain([program.kept(tools, version)]);
         match places.into_iter().find(|file| machine::is_executable(file)) {
             Some(place) => drop(found.insert(*program, place)),
             None => missing.push(*program),
@@ -191,7 +205,30 @@ fn find_in(
 
 /// `wanted`, built first where it has to be. `Err(reason)`: this machine cannot build them.
 pub(crate) fn ensure(tools: &Path, wanted: &[Program]) -> Result<Result<Programs, String>> {
-    let missing = match find(tools, wanted) {
+    ensure_of(USUAL, tools, wanted)
+}
+
+/// The usual programs of a control plane, and Helm; the API server is of another version.
+pub(super) fn with_api_server(version: Version, tools: &Path) -> Result<Result<Programs, String>> {
+    let wanted = [&CONTROL_PLANE[..], &DEPLOYMENT].concat();
+    let mut programs = match ensure(tools, &wanted)? {
+        Ok(programs) => programs,
+        Err(reason) => return Ok(Err(reason)),
+    };
+    Ok(
+        ensure_of(version, tools, &[Program::ApiServer])?.map(|Programs(other)| {
+            programs.0.extend(other);
+            programs
+        }),
+    )
+}
+
+fn ensure_of(
+    version: Version,
+    tools: &Path,
+    wanted: &[Program],
+) -> Result<Result<Programs, String>> {
+    let missing = match find_of(version, tools, wanted) {
         Ok(found) => return Ok(Ok(found)),
         Err(missing) => missing,
     };
@@ -202,14 +239,14 @@ pub(crate) fn ensure(tools: &Path, wanted: &[Program]) -> Result<Result<Programs
             names.join(", ")
         )));
     }
-    build(tools, &missing)?;
-    find(tools, wanted).map(Ok).map_err(|missing| {
+    build(version, tools, &missing)?;
+    find_of(version, tools, wanted).map(Ok).map_err(|missing| {
         let names: Vec<&str> = missing.iter().map(|program| program.name()).collect();
         anyhow::anyhow!("built, and still not there: {}", names.join(", "))
     })
 }
 
-fn build(tools: &Path, missing: &[Program]) -> Result<()> {
+fn build(of: Version, tools: &Path, missing: &[Program]) -> Result<()> {
     fs::create_dir_all(tools).with_context(|| format!("making {}", tools.display()))?;
     let scratch = tempfile::Builder::new()
         .prefix(".kube-")
@@ -223,10 +260,12 @@ fn build(tools: &Path, missing: &[Program]) -> Result<()> {
     if !kubernetes.is_empty() {
         let module = scratch.path().join("kubernetes");
         fs::create_dir(&module).context("making a folder for Kubernetes")?;
-        kubernetes_module(&module, &kubernetes)?;
+        kubernetes::module(&module, of, &kubernetes)?;
+        let flags = kubernetes::flags(of);
         for program in kubernetes {
             let package = format!("k8s.io/kubernetes/cmd/{}", program.name());
-            compile(&module, tools, program, &package, &kubernetes_flags())?;
+            let kept = program.kept(tools, of);
+            compile(&module, &kept, program, &package, &flags)?;
         }
     }
     for program in missing {
@@ -246,7 +285,7 @@ fn build(tools: &Path, missing: &[Program]) -> Result<()> {
                 .read()?;
             compile(
                 &folder,
-                tools,
+                &program.kept(tools, of),
                 *program,
                 &format!("{module}{package}"),
                 "-s -w",
@@ -257,18 +296,11 @@ fn build(tools: &Path, missing: &[Program]) -> Result<()> {
 }
 
 /// Into a name of its own, then renamed: it is there whole or not at all.
-fn compile(
-    module: &Path,
-    tools: &Path,
-    program: Program,
-    package: &str,
-    flags: &str,
-) -> Result<()> {
-    let kept = program.kept(tools);
+fn compile(module: &Path, kept: &Path, program: Program, package: &str, flags: &str) -> Result<()> {
     let place = kept.parent().context("a program is kept in no folder")?;
     fs::create_dir_all(place).with_context(|| format!("making {}", place.display()))?;
     let output = module.join(format!("{}.out", program.name()));
-    go::step(format!(
+    kubernetes::step(format!(
         "build {} (once; all of the cluster's take 10 minutes)",
         program.name()
     ))
@@ -277,78 +309,7 @@ fn compile(
     .arg(package)
     .current_dir(module)
     .run()?;
-    fs::rename(&output, &kept).with_context(|| format!("keeping it as {}", kept.display()))
-}
-
-/// The version that they tell of themselves; a kubelet that does not know its own is refused by the API server.
-fn kubernetes_flags() -> String {
-    const AT: &str = "k8s.io/component-base/version";
-    let minor = KUBERNETES
-        .split_once('.')
-        .map_or(KUBERNETES, |(minor, _)| minor);
-    format!("-s -w -X {AT}.gitVersion=v1.{KUBERNETES} -X {AT}.gitMajor=1 -X {AT}.gitMinor={minor}")
-}
-
-/// A module that depends on Kubernetes. Its own replacements point into its tree, which the proxy does not serve: the published libraries instead.
-fn kubernetes_module(module: &Path, programs: &[Program]) -> Result<()> {
-    let answer = go::step(format!("fetch Kubernetes 1.{KUBERNETES}"))
-        .args([
-            "mod",
-            "download",
-            "-json",
-            &format!("k8s.io/kubernetes@v1.{KUBERNETES}"),
-        ])
-        .current_dir(module)
-        .read()?;
-    let answer: serde_json::Value = serde_json::from_str(&answer).context("Go's answer")?;
-    let theirs = answer["GoMod"]
-        .as_str()
-        .context("Go's answer has no GoMod")?;
-    let theirs = fs::read_to_string(theirs).with_context(|| format!("reading {theirs}"))?;
-    let own = go_mod(&theirs);
-    ensure!(
-        own.contains("replace "),
-        "the go.mod of Kubernetes {KUBERNETES} has no replacements: it is written in another way than this knows"
-    );
-    fs::write(module.join("go.mod"), own).context("writing a go.mod")?;
-    let imports: String = programs
-        .iter()
-        .map(|program| format!("import _ \"k8s.io/kubernetes/cmd/{}\"\n", program.name()))
-        .collect();
-    fs::write(module.join("tools.go"), format!("package tools\n{imports}"))
-        .context("writing tools.go")?;
-    go::step("fetch what Kubernetes depends on")
-        .args(["mod", "tidy"])
-        .current_dir(module)
-        .read()
-        .map(drop)
-}
-
-/// From the go.mod of Kubernetes, which has `require k8s.io/api v0.0.0` and `replace k8s.io/api => ./staging/src/k8s.io/api`.
-fn go_mod(theirs: &str) -> String {
-    let mut own = vec!["module tools".to_owned()];
-    own.extend(
-        theirs
-            .lines()
-            .find(|line| line.starts_with("go "))
-            .map(str::to_owned),
-    );
-    own.push(format!("require k8s.io/kubernetes v1.{KUBERNETES}"));
-    for line in theirs.lines() {
-        let line = line.trim().trim_start_matches("replace ");
-        let words: Vec<&str> = line.split_whitespace().collect();
-        match words[..] {
-            [library, "v0.0.0", ..] if library.starts_with("k8s.io/") => {
-                own.push(format!("require {library} v0.{KUBERNETES}"));
-            }
-            [library, "=>", ..] if library.starts_with("k8s.io/") => {
-                own.push(format!("replace {library} => {library} v0.{KUBERNETES}"));
-            }
-            _ => {}
-        }
-    }
-    own.push(String::new());
-    own.join("\n")
+    fs::rename(&output, kept).with_context(|| format!("keeping it as {}", kept.display()))
 }
 
 #[cfg(test)]
@@ -356,17 +317,6 @@ mod tests {
     use std::os::unix::fs::PermissionsExt as _;
 
     use super::*;
-
-    #[test]
-    fn what_kubernetes_takes_from_its_tree_is_taken_from_the_proxy() {
-        let theirs = "module k8s.io/kubernetes\n\ngo 1.26.0\n\nrequire (\n\tgithub.com/x/y v1.0.0\n\tk8s.io/api v0.0.0\n\tk8s.io/klog/v2 v2.130.1\n)\n\n\
-                      replace (\n\tk8s.io/api => ./staging/src/k8s.io/api\n)\n";
-        assert_eq!(
-            go_mod(theirs),
-            "module tools\ngo 1.26.0\nrequire k8s.io/kubernetes v1.36.3\nrequire k8s.io/api v0.36.3\n\
-             replace k8s.io/api => k8s.io/api v0.36.3\n"
-        );
-    }
 
     #[test]
     fn what_the_machine_has_comes_before_what_was_built() {
@@ -378,15 +328,27 @@ mod tests {
             fs::set_permissions(file, fs::Permissions::from_mode(0o755)).unwrap();
         };
         let wanted = [Program::Etcd, Program::Kubectl];
-        put(&Program::Etcd.kept(&tools));
-        assert!(Program::Etcd.kept(&tools).ends_with("etcd-3.7.3/etcd"));
-        assert!(Program::Ctr.kept(&tools).ends_with("containerd-2.4.2/ctr"));
-        assert!(Program::Helm.kept(&tools).ends_with("helm-4.3.1/helm"));
-        let missing = find_in(Some(&assets), &tools, &wanted).unwrap_err();
+        put(&Program::Etcd.kept(&tools, USUAL));
+        assert!(
+            Program::Etcd
+                .kept(&tools, USUAL)
+                .ends_with("etcd-3.7.3/etcd")
+        );
+        assert!(
+            Program::Ctr
+                .kept(&tools, USUAL)
+                .ends_with("containerd-2.4.2/ctr")
+        );
+        assert!(
+            Program::Helm
+                .kept(&tools, USUAL)
+                .ends_with("helm-4.3.1/helm")
+        );
+        let missing = find_in(Some(&assets), &tools, USUAL, &wanted).unwrap_err();
         assert_eq!(missing, [Program::Kubectl]);
         put(&assets.join("etcd"));
-        put(&Program::Kubectl.kept(&tools));
-        let found = find_in(Some(&assets), &tools, &wanted).unwrap();
+        put(&Program::Kubectl.kept(&tools, USUAL));
+        let found = find_in(Some(&assets), &tools, USUAL, &wanted).unwrap();
         assert_eq!(found.path(Program::Etcd).unwrap(), assets.join("etcd"));
         assert!(found.path(Program::Kubectl).unwrap().starts_with(&tools));
         assert!(found.path(Program::Ctr).is_err());

@@ -3,6 +3,7 @@
 use std::{
     ffi::OsString,
     fs,
+    path::PathBuf,
     process::{Command, Stdio},
     time::{Duration, Instant},
 };
@@ -21,9 +22,15 @@ use crate::{
 /// The programs of the tests.
 const PROGRAMS: [&str; 2] = ["cluster", "cluster_resources"];
 
+/// The tag of the image that is upgraded from.
+const OLD: &str = "old";
+
 /// Run the tests that need a cluster.
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
+    /// The image that is upgraded from, called localhost/drift-agent:old [default: this agent's, under that name]
+    #[arg(long, value_name = "FILE")]
+    old_image: Option<PathBuf>,
     /// Passed on to `cargo test`.
     #[arg(last = true)]
     args: Vec<OsString>,
@@ -33,8 +40,12 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     let toolchain = setup::ensure(workspace)?;
     build::probes(workspace, &toolchain)?;
     let agent = build::agent(workspace, Profile::Dev)?;
-    let image = image::write(workspace)?;
-    let cluster = match Cluster::up(workspace, 1, &[image.file])? {
+    let image = image::write(workspace)?.file;
+    let old = match &args.old_image {
+        Some(old) => old.clone(),
+        None => image::write_again(workspace, OLD)?.file,
+    };
+    let cluster = match Cluster::up(workspace, 1, &[image, old])? {
         Ok(cluster) => cluster,
         Err(reason) => bail!("{reason}"),
     };
