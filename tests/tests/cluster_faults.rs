@@ -404,7 +404,7 @@ impl Trial {
                 .one(kind)
                 .with_context(|| format!("fault {number}: {}", kind.name()))?;
             let mut tallies = self.tallies.lock().unwrap_or_else(PoisonError::into_inner);
-            tallies.entry(kind).or_default().add(seen);
+            tallies.entry(kind).or_default().add(&seen);
         }
         ground.never_went_back(0)?;
         ground.agent.stop()?;
@@ -447,7 +447,7 @@ struct Tally {
 }
 
 impl Tally {
-    fn add(&mut self, seen: Observed) {
+    fn add(&mut self, seen: &Observed) {
         self.healed.push(seen.healed);
         self.heard.push(seen.heard);
         self.asked.push(seen.asked);

@@ -62,7 +62,7 @@ fn as_nobody(call: impl FnOnce() -> Result<()> + Send) -> Result<()> {
             // SAFETY: no pointer is handed over; without the library, which would do it to all threads.
             let result =
                 unsafe { libc::syscall(libc::SYS_setresuid, unchanged, NOBODY, unchanged) };
-            ensure!(result == 0, "{}", std::io::Error::last_os_error());
+            ensure!(result == 0, "{}", io::Error::last_os_error());
             call()
         });
         nobody.join()
@@ -70,7 +70,7 @@ fn as_nobody(call: impl FnOnce() -> Result<()> + Send) -> Result<()> {
     joined.map_err(|_| anyhow::anyhow!("panicked"))?
 }
 
-fn fails<T>(what: &str, result: std::io::Result<T>) -> Result<()> {
+fn fails<T>(what: &str, result: io::Result<T>) -> Result<()> {
     let failed = result.err().map(drop);
     failed.with_context(|| format!("{what}: it was to fail"))
 }

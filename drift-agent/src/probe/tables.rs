@@ -36,7 +36,7 @@ const fn data(map: &Map) -> Option<&MapData> {
     }
 }
 
-/// From the line `memlock:	4096`.
+/// From the line that begins with `memlock:`.
 fn locked(info: &str) -> Option<u64> {
     let mut lines = info.lines();
     let said = lines.find_map(|line| line.strip_prefix("memlock:"))?;
