@@ -1,6 +1,5 @@
 //! The agent and a real API server.
 
-mod cluster_capability;
 mod cluster_deploy;
 mod cluster_faults;
 mod cluster_kubectl;
