@@ -34,7 +34,8 @@ pub use line::SCHEMA;
 pub(crate) use line::{path_bytes, shown};
 pub use otlp::{Counts, OtlpError, Settings as OtlpSettings};
 pub use record::{
-    Actor, AfterDone, Cause, Event, Evidence, FileType, Holder, Holders, Outcome, Record, State,
+    Actor, AfterDone, Cause, Event, Evidence, FileType, Holder, Holders, Outcome, Record,
+    SUPERSEDED, State,
 };
 pub use redact::{Redactable, Redactor, Shown, Why};
 

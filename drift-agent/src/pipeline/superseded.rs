@@ -2,12 +2,10 @@
 
 use crate::{
     declare::{Declared, Snapshot},
-    report::{Cause, Event, Record},
+    report::{Cause, Event, Record, SUPERSEDED},
 };
 
 use super::path::Ongoing;
-
-const REASON: &str = "superseded";
 
 /// `old` is of the snapshot before; what stands there now is compared with `new`, and told anew where that differs too.
 pub(super) fn record(old: &Declared, drift: &Ongoing, new: &Snapshot) -> Record {
@@ -18,7 +16,7 @@ pub(super) fn record(old: &Declared, drift: &Ongoing, new: &Snapshot) -> Record 
     record.cause = Some(Cause::Policy);
     record.severity = Some(old.severity);
     record.drift.clone_from(&drift.drifts);
-    record.reason = Some(REASON);
+    record.reason = Some(SUPERSEDED);
     let now = new
         .files
         .binary_search_by(|declared| declared.path.cmp(&old.path))

@@ -10,7 +10,7 @@ use jiff::tz::TimeZone;
 use self::layout::{Cell, cut_middle, fit, width};
 use super::{
     read,
-    record::{Event, Record},
+    record::{Event, Record, SUPERSEDED},
     sentence::{differences, duration, found, path, version, who},
 };
 
@@ -198,7 +198,7 @@ fn cells_of(record: &Record) -> Vec<Cell> {
         Event::HealFailed | Event::HealUnverifiable | Event::HealSuppressed => {
             vec![path(), why()]
         }
-        Event::DriftResolved if record.reason.is_some() => {
+        Event::DriftResolved if record.reason == Some(SUPERSEDED) => {
             vec![path(), Cell::new("superseded", 9, 9), version(), note()]
         }
         Event::DriftResolved => {

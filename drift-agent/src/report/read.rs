@@ -7,7 +7,7 @@ use drift_common::escape;
 use serde::Deserialize;
 
 use super::container::{Container, Pod};
-use super::record::{Actor, Cause, Event, FileType, Record, State};
+use super::record::{Actor, Cause, Event, FileType, Record, SUPERSEDED, State};
 use crate::compare::Drift;
 
 #[derive(Deserialize)]
@@ -107,7 +107,7 @@ pub(super) fn record(line: &str) -> Option<Record> {
         severity: None,
         seen_ns: None,
         outcome: None,
-        reason: None,
+        reason: (line.reason.as_deref() == Some(SUPERSEDED)).then_some(SUPERSEDED),
         message: line
             .message
             .or(line.reason.filter(|_| event.needs_a_reason())),

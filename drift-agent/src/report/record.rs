@@ -101,6 +101,9 @@ impl Event {
     }
 }
 
+/// The reason of [`Event::DriftResolved`] where nobody has put anything back: it is declared otherwise now, or not at all.
+pub const SUPERSEDED: &str = "superseded";
+
 /// What woke the comparison.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Cause {

@@ -5,7 +5,7 @@ use std::{ffi::OsString, os::unix::ffi::OsStringExt, path::PathBuf};
 use proptest::{collection::vec, option, prelude::*, result, sample::select};
 
 use super::container::{Container, Pod};
-use super::record::{Actor, Cause, Event, FileType, Outcome, Record, State};
+use super::record::{Actor, Cause, Event, FileType, Outcome, Record, SUPERSEDED, State};
 use crate::compare::Drift;
 
 /// One complete record of each event, as the pipeline would make them.
@@ -74,7 +74,12 @@ pub(super) fn any_record() -> impl Strategy<Value = Record> {
     let done = (
         option::of(any::<u64>()),
         option::of(select(Outcome::ALL.to_vec())),
-        option::of(select(vec!["back-off", "busy", "read-only-file-system"])),
+        option::of(select(vec![
+            "back-off",
+            "busy",
+            "read-only-file-system",
+            SUPERSEDED,
+        ])),
         option::of(any::<String>()),
         option::of(any::<u64>()),
     );

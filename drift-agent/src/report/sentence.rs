@@ -6,7 +6,7 @@ use drift_common::escape::{self, printable};
 
 use super::{
     line::{mode, shown},
-    record::{Actor, Cause, Event, FileType, Record, State},
+    record::{Actor, Cause, Event, FileType, Record, SUPERSEDED, State},
 };
 use crate::compare::Drift;
 
@@ -43,7 +43,7 @@ pub(super) fn sentence(record: &Record) -> String {
         Event::HealSuppressed => {
             format!("{path} is not put back to {version} for now{}", why(record))
         }
-        Event::DriftResolved if record.reason.is_some() => {
+        Event::DriftResolved if record.reason == Some(SUPERSEDED) => {
             format!("{path} is not held against {version} any more")
         }
         Event::DriftResolved => format!("{path} is as {version} declares again{}", by(record)),
