@@ -216,11 +216,13 @@ impl Reporter {
         if let Some(cluster) = &self.cluster {
             cluster.push(record);
         }
+        let line = self.form.line(record)?;
+        // First who waits for it.
+        let told = self.outlet.push(&line);
         if let Some(history) = &self.history {
             history.push(record, &record.line(&self.form.node)?);
         }
-        let line = self.form.line(record)?;
-        self.outlet.push(&line).map_err(ReportError::Output)
+        told.map_err(ReportError::Output)
     }
 
     /// Waits until all that was reported has left, at most `within`. Blocks: for the agent's end, and for tests.
