@@ -128,6 +128,7 @@ struct Ears {
     attached: Attached,
 }
 
+/// All state.
 struct Pipeline {
     settings: Settings,
     store: Arc<Store>,
@@ -156,7 +157,6 @@ struct Pipeline {
     by_hand: Option<by_hand::ByHand>,
     reloads: reloads::Reloads,
     search: Arc<Search>,
-    brakes_due: Option<Instant>,
     /// Paths that somebody has open for writing.
     writing: BTreeSet<usize>,
     identify: Identify,
@@ -287,7 +287,6 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         by_hand: None,
         reloads: reloads::Reloads::default(),
         search: Arc::default(),
-        brakes_due: None,
         before: guard::Before::default(),
         writing: BTreeSet::new(),
         identify: Identify::new(&host_root),

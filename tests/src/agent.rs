@@ -360,14 +360,6 @@ impl Drop for Agent {
     }
 }
 
-/// Nobody is named, for the kernel left the program out that would have told who: it was in the middle of that program for a task that another one had
-/// interrupted on the same processor. The sensor `btf` cannot help that; it is told, and never somebody else is.
-#[must_use]
-pub fn was_left_out(record: &Value) -> bool {
-    let why = record["actor_unknown"].as_str().unwrap_or_default();
-    why == "the kernel left the program out that would have told who"
-}
-
 /// Runs an ordinary tool to its end, and gives its number: who a record must name.
 ///
 /// # Errors

@@ -229,6 +229,7 @@ fn is_healed(status: &Value, what: &str) -> bool {
 /// Another image of the agent, which every node has.
 const OLD: &str = "old";
 const IMAGES: &str = "jsonpath={.items[*].spec.containers[*].image}";
+
 #[test]
 fn the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names() -> Result<()> {
     const TEST: &str = "the_chart_is_installed_heals_is_upgraded_and_leaves_what_the_page_names";

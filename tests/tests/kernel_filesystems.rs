@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Result, ensure};
 use drift_tests::{
-    agent::{Agent, has_probes, tool, was_left_out},
+    agent::{Agent, has_probes, tool},
     scene::{DEFAULT, HEAL_AT_ONCE, Scene, file},
 };
 
@@ -54,23 +54,15 @@ fn check(test: &str, prepare: impl FnOnce(&Scene) -> Result<Mount>) -> Result<()
         format!("exec rm {name}"),
         format!("exec cp /proc/self/status {name}"),
     ] {
-        let drift_and_heal = || -> Result<bool> {
-            let mark = agent.mark();
-            let pid = tool("sh", &["-c", &command])?;
-            let detected = agent.event(mark, "config.drift.detected", &app)?;
-            let is_named = !was_left_out(&detected);
-            ensure!(
-                detected["cause"] == "kernel" && (detected["actor"]["pid"] == pid || !is_named),
-                "{command}: not by {pid}: {detected}"
-            );
-            agent.event(mark, "config.drift.healed", &app)?;
-            ensure!(fs::read_to_string(&app)? == "declared\n", "{command}");
-            Ok(is_named)
-        };
+        let mark = agent.mark();
+        let pid = tool("sh", &["-c", &command])?;
+        let detected = agent.event(mark, "config.drift.detected", &app)?;
         ensure!(
-            drift_and_heal()? || drift_and_heal()?,
-            "{command}: by nobody, twice"
+            detected["cause"] == "kernel" && detected["actor"]["pid"] == pid,
+            "{command}: not by {pid}: {detected}"
         );
+        agent.event(mark, "config.drift.healed", &app)?;
+        ensure!(fs::read_to_string(&app)? == "declared\n", "{command}");
     }
     ensure!(agent.stop()?.success());
     drop(mounted);

@@ -17,7 +17,7 @@ use std::{
 
 use anyhow::{Context, Result, ensure};
 use drift_tests::{
-    agent::{Agent, has_probes, was_left_out},
+    agent::{Agent, has_probes},
     scene::{HEAL_AT_ONCE, Scene, file},
     stage::{Kind, Mounts},
 };
@@ -260,23 +260,19 @@ fn each(scene: &Scene, changes: &[(&str, Change)]) -> Result<()> {
         if what == READ_ONLY && std::env::var("DRIFT_TEST_SENSOR").as_deref() != Ok("btf") {
             continue;
         }
-        let change_and_heal = || -> Result<bool> {
-            let mark = agent.mark();
-            change(&app, &scene.elsewhere())?;
-            let detected = agent.event(mark, "config.drift.detected", &app)?;
-            let is_named = !was_left_out(&detected);
-            let is_this = detected["actor"]["pid"] == std::process::id();
-            ensure!(
-                detected["cause"] == "kernel" && (is_this || !is_named),
-                "{detected}"
-            );
-            agent.event(mark, "config.drift.healed", &app)?;
-            ensure!(fs::read_to_string(&app)? == "declared\n");
-            Ok(is_named)
-        };
-        let is_named = change_and_heal().with_context(|| what.to_owned())?
-            || change_and_heal().with_context(|| what.to_owned())?;
-        ensure!(is_named, "{what}: by nobody, twice");
+        let mark = agent.mark();
+        change(&app, &scene.elsewhere()).with_context(|| what.to_owned())?;
+        let detected = agent
+            .event(mark, "config.drift.detected", &app)
+            .with_context(|| what.to_owned())?;
+        ensure!(
+            detected["cause"] == "kernel" && detected["actor"]["pid"] == std::process::id(),
+            "{what}: {detected}"
+        );
+        agent
+            .event(mark, "config.drift.healed", &app)
+            .with_context(|| what.to_owned())?;
+        ensure!(fs::read_to_string(&app)? == "declared\n", "{what}");
     }
     ensure!(agent.stop()?.success());
     Ok(())

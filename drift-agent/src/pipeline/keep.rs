@@ -57,15 +57,17 @@ impl Pipeline {
             state.note_spent(&file.policy.name, spent);
         }
         state.note_brake(file.path.clone(), held);
-        match self.brakes_due {
-            Some(due) if now < due => self.timers.set_no_later(Timer::Brakes, due),
-            _ => self.write_brakes(now),
+        if self.timers.get(Timer::Brakes).is_none() {
+            self.write_brakes(now);
         }
     }
 
-    /// What was noted is written, in the background. The next ones wait a little: each write waits for the disk, which heals do too.
+    /// What was noted is written, in the background. What is noted from then on waits a little: each write waits for the disk, which heals do too.
     pub(super) fn write_brakes(&mut self, now: Instant) {
-        self.brakes_due = Some(now + BETWEEN_WRITES);
+        if !self.store.state().has_unwritten_brakes() {
+            return;
+        }
+        self.timers.set(Timer::Brakes, now + BETWEEN_WRITES);
         let store = Arc::clone(&self.store);
         tokio::task::spawn_blocking(move || {
             if let Err(error) = store.state().write_brakes() {

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use drift_common::abi::SWEEP_SLOT;
 
-use crate::{observe::GLANCE, report::Cause};
+use crate::report::Cause;
 
 use super::{Pipeline, path::Why, timers::Timer, work::Haste};
 
@@ -76,17 +76,8 @@ impl Pipeline {
         if let Some(mut why) = self.sweep.why.take() {
             // Of several changes, one call has made one.
             why.certain &= changed.len() == 1;
-            // Nobody has rung for it: what has changed may be changed right now, by somebody who is about to.
-            let is_early = why.heard.is_none() && why.cause == Cause::Kernel;
-            let at = Instant::now() + GLANCE;
             for index in changed {
-                match self.paths.get_mut(*index) {
-                    Some(state) if is_early => {
-                        state.wait_for(why.clone());
-                        self.timers.set_no_later(Timer::Path(*index), at);
-                    }
-                    _ => self.look_why(*index, why.clone(), true),
-                }
+                self.look_why(*index, why.clone(), true);
             }
         }
         if let Some(why) = self.sweep.again.take() {

@@ -28,7 +28,7 @@ pub enum Timer {
     Waiting,
     /// A heal by hand is answered, whatever has come of it.
     ByHand,
-    /// Write down how paths are braked.
+    /// Write down what was noted meanwhile of how paths are braked.
     Brakes,
     /// Note which policies are as declared.
     Health,

@@ -136,7 +136,17 @@ impl Probe {
             path: BTF.into(),
             source,
         })?;
-        let (offsets, known) = layout(&bytes, fs::read(OVERLAY_BTF).ok().as_deref())?;
+        let overlay = match fs::read(OVERLAY_BTF) {
+            Ok(overlay) => Some(overlay),
+            Err(error) => {
+                // Built in, not loaded, or a kernel that does not say it: the usual case.
+                if error.kind() != io::ErrorKind::NotFound {
+                    debug!("{OVERLAY_BTF}: {error}");
+                }
+                None
+            }
+        };
+        let (offsets, known) = layout(&bytes, overlay.as_deref())?;
         let knobs = Knobs {
             agent_tgid: own_tgid().map_err(|error| Refused::Load(error.to_string()))?,
             _reserved: 0,

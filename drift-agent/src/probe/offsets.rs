@@ -26,6 +26,10 @@ pub fn resolve(btf: &Btf<'_>) -> Result<Offsets, BtfError> {
         Err(BtfError::NoMember { .. }) => (at("file", "f_count", 8)?, 1),
         Err(other) => return Err(other),
     };
+    let (overlay_inode, overlay_upper) = match overlay(btf) {
+        Err(BtfError::NoStruct { .. } | BtfError::NoMember { .. }) => (ABSENT, ABSENT),
+        found => found?,
+    };
     Ok(Offsets {
         task_files: at("task_struct", "files", 8)?,
         task_fs: at("task_struct", "fs", 8)?,
@@ -53,8 +57,8 @@ pub fn resolve(btf: &Btf<'_>) -> Result<Offsets, BtfError> {
         inode_size: at("inode", "i_size", 8)?,
         super_dev: at("super_block", "s_dev", 4)?,
         super_magic: at("super_block", "s_magic", 8)?,
-        overlay_inode: may(overlay(btf).map(|(inode, _)| inode))?,
-        overlay_upper: may(overlay(btf).map(|(_, upper)| upper))?,
+        overlay_inode,
+        overlay_upper,
         // What the tracepoint keeps of its arguments says whether the request is one of them: the second, then.
         request_opcode: match start("trace_event_raw_io_uring_complete", "req") {
             Ok(_) => may(at("io_kiocb", "opcode", 1))?,

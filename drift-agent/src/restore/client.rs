@@ -156,8 +156,8 @@ impl Restorer {
         }
     }
 
-    /// Puts back what is declared at one path, as far as it still is not as declared. Blocking. What the restorer does is not to ring in `watch`. `forced`: although the policy only watches. `beside`: what is to be done while the restorer is at
-    /// work; it is done in any case, once.
+    /// Puts back what is declared at one path, as far as it still is not as declared. Blocking. What the restorer does is not to ring in `watch`. `forced`: although
+    /// the policy only watches. `beside`: what is to be done while the restorer is at work; it is done in any case, once.
     ///
     /// # Errors
     /// As `heal::execute`; or there is no restorer.

@@ -60,10 +60,16 @@ impl State {
         self.waiting().insert(path, brake);
     }
 
+    /// Whether something was noted that no thread has begun to write.
+    #[must_use]
+    pub fn has_unwritten_brakes(&self) -> bool {
+        !self.waiting().is_empty()
+    }
+
     /// Writes what was noted. While another thread does so this one returns at once: the other writes it all.
     pub fn write_brakes(&self) -> Result<(), StoreError> {
         // Looked at without the lock each time round: what is noted while another holds it is seen by one of the two.
-        while !self.waiting().is_empty() {
+        while self.has_unwritten_brakes() {
             let _writing = match self.brakes.writing.try_lock() {
                 Ok(writing) => writing,
                 Err(TryLockError::Poisoned(writing)) => writing.into_inner(),
