@@ -22,7 +22,7 @@ pub use objects::{Directory, Name, Object, Objects};
 pub use read::{
     Found, Held, Host, Known, Look, Observed, PathPlace, Places, Stat, Times, Unexpected, observe,
     observe_at_rest,
-    take::{Taken, Whole, take},
+    take::{Leaving, Taken, Whole, take},
 };
 pub use register::Register;
 pub use scan::{Pace, scan};

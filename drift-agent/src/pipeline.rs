@@ -345,6 +345,7 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
     loop {
         pipeline.start_jobs();
         pipeline.start_reloads();
+        pipeline.reporter.pass_on();
         let wake = tokio::select! {
             biased;
             _ = terminate.recv() => Wake::End,

@@ -1,7 +1,7 @@
 //! What leaves the node, and how: a table for people or JSON lines for programs on standard output, OTLP logs to a collector, and what a cluster is told.
 //!
 //! The pipeline owns a [`Reporter`] and never waits in it: each way out has a bounded queue and a thread, and what does not fit is counted
-//! and told.
+//! and told. What is reported is let go when what is to be done is under way ([`Reporter::pass_on`]); what was put back is on standard output at once.
 
 mod aside;
 mod console;
@@ -193,12 +193,14 @@ impl Reporter {
             Output::Table => {
                 let mut lines = self.form.look.watching(watching).join("\n");
                 lines.push('\n');
-                self.outlet.push(&lines).map_err(ReportError::Output)
+                self.outlet.push(&lines).map_err(ReportError::Output)?;
+                self.outlet.wake();
+                Ok(())
             }
         }
     }
 
-    /// Takes a record. Waits neither for the network nor for a reader.
+    /// Takes a record. Waits neither for the network nor for a reader; it goes with [`Self::pass_on`].
     ///
     /// # Errors
     /// [`ReportError::Output`] once standard output takes nothing any more; the record was handed over to the other queues all the same, and
@@ -216,13 +218,34 @@ impl Reporter {
         if let Some(cluster) = &self.cluster {
             cluster.push(record);
         }
-        let line = self.form.line(record)?;
-        // First who waits for it.
-        let told = self.outlet.push(&line);
+        let mut json = record.line(&self.form.node)?;
         if let Some(history) = &self.history {
-            history.push(record, &record.line(&self.form.node)?);
+            history.push(record, &json);
         }
-        told.map_err(ReportError::Output)
+        let line = match self.form.output {
+            Output::Table => self.form.line(record)?,
+            Output::Jsonl => {
+                json.push('\n');
+                json
+            }
+        };
+        self.outlet.push(&line).map_err(ReportError::Output)?;
+        // What has drifted is put back before that is told: its line waits for the others.
+        if record.event != Event::DriftDetected {
+            self.outlet.wake();
+        }
+        Ok(())
+    }
+
+    /// Lets all that was reported go: the threads that write and send it would take the processor from who is to put something back.
+    pub fn pass_on(&self) {
+        self.outlet.wake();
+        if let Some(otlp) = &self.otlp {
+            otlp.wake();
+        }
+        if let Some(history) = &self.history {
+            history.wake();
+        }
     }
 
     /// Waits until all that was reported has left, at most `within`. Blocks: for the agent's end, and for tests.

@@ -222,7 +222,7 @@ fn fill(
     }
 }
 
-fn io(step: &'static str) -> impl Fn(std::io::Error) -> HealError {
+pub(super) fn io(step: &'static str) -> impl Fn(std::io::Error) -> HealError {
     move |source| match Errno::from_io_error(&source) {
         Some(errno) => HealError::at(step)(errno),
         None => HealError::Io { step, source },
@@ -273,6 +273,9 @@ fn copy_attributes(
         Err(Errno::OPNOTSUPP) => return Ok(()),
         Err(error) => return Err(HealError::at("list the old file's attributes")(error)),
     };
+    if length == 0 {
+        return Ok(());
+    }
     let mut value = vec![0u8; MOST_XATTR];
     for attribute in names[..length]
         .split(|byte| *byte == 0)

@@ -3,7 +3,8 @@
 use std::{
     collections::HashMap,
     ffi::OsStr,
-    fs,
+    fs::{self, File},
+    io::{self, Read},
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     time::Instant,
@@ -177,7 +178,7 @@ impl From<InContainer> for Container {
 
 /// What a living process says of its cgroups, if it is the one that has this number and started then.
 fn own_cgroups(pid: u32, start_ns: u64) -> Option<String> {
-    let text = fs::read(format!("/proc/{pid}/cgroup")).ok()?;
+    let text = read(pid, "cgroup").ok()?;
     // Numbers are used again: what was read is this process's where it is there still.
     is_same_process(pid, start_ns).then(|| String::from_utf8_lossy(&text).into_owned())
 }
@@ -189,7 +190,7 @@ fn v2_path(cgroups: &str) -> Option<&str> {
 
 /// Whether the process with this number is the one that started then: numbers are used again. /proc counts in ticks, so this may err within 10 ms.
 pub fn is_same_process(pid: u32, start_ns: u64) -> bool {
-    let Ok(stat) = fs::read(format!("/proc/{pid}/stat")) else {
+    let Ok(stat) = read(pid, "stat") else {
         return false;
     };
     start_ticks(&stat).is_some_and(|ticks| ticks.abs_diff(start_ns / TICK_NS) <= 1)
@@ -207,8 +208,8 @@ pub fn start_ticks(stat: &[u8]) -> Option<u64> {
 /// A process that is there now, of which somebody else has told the user.
 #[must_use]
 pub fn actor_of(pid: u32, uid: u32, gid: u32) -> Option<Actor> {
-    let stat = fs::read(format!("/proc/{pid}/stat")).ok()?;
-    let comm = fs::read(format!("/proc/{pid}/comm")).ok()?;
+    let stat = read(pid, "stat").ok()?;
+    let comm = read(pid, "comm").ok()?;
     let start_ns = start_ticks(&stat)? * TICK_NS;
     let own = own_cgroups(pid, start_ns);
     Some(Actor {
@@ -221,6 +222,16 @@ pub fn actor_of(pid: u32, uid: u32, gid: u32) -> Option<Actor> {
         cgroup: own.as_deref().and_then(v2_path).map(str::to_owned),
         container: whose(None, own.as_deref(), true),
     })
+}
+
+/// What the kernel says of a process. It tells no size: a reader that does not know how much to expect asks seven times.
+fn read(pid: u32, name: &str) -> io::Result<Vec<u8>> {
+    const EXPECTED: usize = 1024;
+    let mut bytes = Vec::with_capacity(EXPECTED);
+    File::open(format!("/proc/{pid}/{name}"))?
+        .take(u64::MAX)
+        .read_to_end(&mut bytes)?;
+    Ok(bytes)
 }
 
 fn executable(pid: u32) -> Option<PathBuf> {

@@ -208,12 +208,16 @@ impl Pipeline {
             }
             state.busy = state.why.take();
         }
-        self.run(haste, move || match job {
-            Job::Look(_) => Done::Look {
-                generation,
-                index,
-                looked: look(&host, register.as_deref(), slot, &declared),
-            },
+        self.run_and_let_go(haste, move || match job {
+            Job::Look(_) => {
+                let looked = look(&host, register.as_deref(), slot, &declared);
+                let done = Done::Look {
+                    generation,
+                    index,
+                    looked,
+                };
+                (done, None)
+            }
             Job::Heal(_, action) => {
                 let replaces = matches!(action, Action::Replace | Action::Edit | Action::Remove);
                 let watch = register.as_ref().map(|register| &*register.watch);
@@ -229,7 +233,8 @@ impl Pipeline {
                 // The file is back: nobody waits for this.
                 let now = looked.observed.stat.as_ref();
                 let old = old.filter(|old| result.is_ok() && old.is_replaced(now));
-                Done::Heal {
+                let holders = old.as_ref().and_then(|old| search.holders(old, watch));
+                let done = Done::Heal {
                     generation,
                     index,
                     result,
@@ -237,9 +242,11 @@ impl Pipeline {
                     aftermath: Aftermath {
                         verified,
                         evidence,
-                        holders: old.and_then(|old| search.holders(&old, watch)),
+                        holders,
                     },
-                }
+                };
+                // The last who has the old file pays for its removal.
+                (done, old)
             }
         });
     }
@@ -285,11 +292,21 @@ impl Pipeline {
     }
 
     pub(super) fn run(&mut self, haste: Haste, job: impl FnOnce() -> Done + Send + 'static) {
+        self.run_and_let_go(haste, || (job(), ()));
+    }
+
+    /// As [`Self::run`], of a job that has something to let go: when it has told what it has done.
+    fn run_and_let_go<T>(
+        &mut self,
+        haste: Haste,
+        job: impl FnOnce() -> (Done, T) + Send + 'static,
+    ) {
         self.running += 1;
-        let done = self.done.clone();
+        let told = self.done.clone();
         let job = Box::new(move || {
+            let (done, _held) = job();
             // The receiver goes only when the agent ends and waits no longer.
-            if done.send(Box::new(job())).is_err() {
+            if told.send(Box::new(done)).is_err() {
                 log::debug!("a job came back after the end");
             }
         });

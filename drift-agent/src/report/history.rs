@@ -156,6 +156,10 @@ impl History {
         self.queue.push(kept, json.len());
     }
 
+    pub(super) fn wake(&self) {
+        self.queue.wake();
+    }
+
     /// Waits until all is on the disk. Returns how many records are not.
     pub(super) fn flush(&self, within: Duration) -> usize {
         self.queue.flush(within)

@@ -171,6 +171,10 @@ impl Exporter {
         self.queue.push(record, bytes);
     }
 
+    pub(super) fn wake(&self) {
+        self.queue.wake();
+    }
+
     /// Waits until the collector has answered for all of them. Returns how many it has not.
     pub(super) fn flush(&self, within: Duration) -> usize {
         self.queue.flush(within)

@@ -65,11 +65,15 @@ impl Outlet {
         })
     }
 
-    /// Hands a line over (with its end). `Err`: nothing can be written any more, since when and why.
+    /// Hands a line over (with its end), to be written when the writer is woken. `Err`: nothing can be written any more, since when and why.
     pub(super) fn push(&self, line: &str) -> Result<(), Arc<io::Error>> {
         self.check()?;
         self.queue.push(Arc::from(line), line.len());
         Ok(())
+    }
+
+    pub(super) fn wake(&self) {
+        self.queue.wake();
     }
 
     /// Waits until all is written. Returns how many lines are not.

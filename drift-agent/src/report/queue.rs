@@ -36,6 +36,8 @@ pub(super) struct State<T> {
     bytes: usize,
     /// Did not fit, since the queue was made.
     lost: u64,
+    /// Something was put in, and the consumer has not been woken for it.
+    unseen: bool,
     /// How many wait in [`Queue::flush`].
     flushing: usize,
     /// Nothing more goes in; the consumer ends.
@@ -68,6 +70,7 @@ impl<T: Clone> Queue<T> {
                 items: VecDeque::new(),
                 bytes: 0,
                 lost: 0,
+                unseen: false,
                 flushing: 0,
                 closed: false,
             }),
@@ -76,21 +79,26 @@ impl<T: Clone> Queue<T> {
         }
     }
 
-    /// Puts an item at the end, or counts it as lost. Never waits for the consumer.
+    /// Puts an item at the end, or counts it as lost. Never waits for the consumer, and leaves it asleep: see [`Self::wake`].
     pub(super) fn push(&self, item: T, bytes: usize) {
-        {
-            let mut state = self.lock();
-            let fits = state.len() < self.bound.items
-                // One that is larger than the bound on its own goes through when nothing else is there.
-                && (state.bytes + bytes <= self.bound.bytes || state.len() == 0);
-            if state.closed || !fits {
-                state.lost += 1;
-                return;
-            }
-            state.bytes += bytes;
-            state.items.push_back((item, bytes));
+        let mut state = self.lock();
+        let fits = state.len() < self.bound.items
+            // One that is larger than the bound on its own goes through when nothing else is there.
+            && (state.bytes + bytes <= self.bound.bytes || state.len() == 0);
+        if state.closed || !fits {
+            state.lost += 1;
+            return;
         }
-        self.changed.notify_waiters();
+        state.bytes += bytes;
+        state.items.push_back((item, bytes));
+        state.unseen = true;
+    }
+
+    /// Lets the consumer see what was put in.
+    pub(super) fn wake(&self) {
+        if std::mem::take(&mut self.lock().unseen) {
+            self.changed.notify_waiters();
+        }
     }
 
     /// Waits until the state is as asked for.
@@ -202,6 +210,26 @@ mod tests {
             queue.push(n, 10);
         }
         assert_eq!((queue.front(ALL), queue.lost()), (vec![0, 1, 2], 2));
+    }
+
+    #[test]
+    fn the_consumer_sees_what_was_put_in_when_it_is_woken() {
+        let queue = Arc::new(queue(10, 100));
+        let consumer = thread::spawn({
+            let queue = Arc::clone(&queue);
+            move || {
+                let runtime = tokio::runtime::Builder::new_current_thread()
+                    .build()
+                    .expect("a runtime");
+                runtime.block_on(queue.until(|state| state.len() == 2));
+            }
+        });
+        for n in 0..2 {
+            queue.push(n, 1);
+            queue.wake();
+            assert!(!queue.lock().unseen, "nobody is woken twice for it");
+        }
+        consumer.join().expect("the consumer ends");
     }
 
     #[test]

@@ -70,8 +70,15 @@ pub(super) fn start(settings: Settings, host: Host) -> Result<()> {
     }
     let probe = sense(&settings, &snapshot)?;
     let confined = confine(&settings.state, &snapshot);
-    let runtime = tokio::runtime::Builder::new_multi_thread()
+    // What talks with others has a thread of its own: the pipeline is woken by the kernel on the thread on which it goes on.
+    let beside = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
+        .max_blocking_threads(8)
+        .thread_name("drift-beside")
+        .enable_all()
+        .build()
+        .context("cannot start the runtime")?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
         .max_blocking_threads(32)
         .thread_name("drift")
         .enable_all()
@@ -80,37 +87,40 @@ pub(super) fn start(settings: Settings, host: Host) -> Result<()> {
     let link = settings
         .source
         .clone()
-        .map(|source| runtime.block_on(cluster::follow(source, &settings.state)))
+        .map(|source| beside.block_on(cluster::follow(source, &settings.state)))
         .transpose()
         .context("cannot keep what the cluster says")?;
-    runtime.block_on(async {
-        // A pod's own name is not that of its node.
-        let named = settings.source.as_ref().map(|source| source.node.clone());
-        let node = named.unwrap_or_else(crate::cli::node);
-        let mut reporter = Reporter::new(settings.output, &node, otlp.as_ref())?;
-        if let Err(error) = reporter.keep_history(&settings.state, Bounds::default()) {
-            complain(format_args!("degraded: no history is kept ({error}). All else goes on."));
-        }
-        let store = Arc::new(store);
-        let (ask, asked) = mpsc::channel(REQUESTS);
-        let desk = Arc::new(Desk::new(
-            ask,
-            Arc::clone(&store),
-            reporter.heals(),
-            settings.soak,
+    // A pod's own name is not that of its node.
+    let named = settings.source.as_ref().map(|source| source.node.clone());
+    let node = named.unwrap_or_else(crate::cli::node);
+    let mut reporter = Reporter::new(settings.output, &node, otlp.as_ref())?;
+    if let Err(error) = reporter.keep_history(&settings.state, Bounds::default()) {
+        complain(format_args!(
+            "degraded: no history is kept ({error}). All else goes on."
         ));
-        let pods = link.as_ref().map(Link::pods);
+    }
+    let store = Arc::new(store);
+    let (ask, asked) = mpsc::channel(REQUESTS);
+    let desk = Arc::new(Desk::new(
+        ask,
+        Arc::clone(&store),
+        reporter.heals(),
+        settings.soak,
+    ));
+    let pods = link.as_ref().map(Link::pods);
+    let _served = beside.block_on(async {
         if let Some(link) = link {
             reporter.tell(link.notices());
             link.publish(Arc::clone(&desk));
         }
-        let served = serve::serve(&settings.state, desk);
-        let _served = served
+        serve::serve(&settings.state, desk)
             .inspect_err(|error| {
                 complain(format_args!("degraded: no control socket ({error}): `drift-agent status` cannot ask this agent. All else goes on."));
             })
-            .ok();
-        pipeline::run(Parts {
+            .ok()
+    });
+    runtime
+        .block_on(pipeline::run(Parts {
             settings,
             store,
             restorer,
@@ -125,10 +135,8 @@ pub(super) fn start(settings: Settings, host: Host) -> Result<()> {
             probe,
             pods,
             asked,
-        })
-        .await
+        }))
         .map_err(anyhow::Error::from)
-    })
 }
 
 /// Takes up where declared paths were when they were declared.

@@ -4,7 +4,7 @@ use std::{
     collections::BTreeSet,
     ffi::{CString, OsStr, OsString},
     fs::File,
-    io::{self, Read},
+    io::{self, Read, Seek},
     os::fd::{AsFd, BorrowedFd},
     os::unix::ffi::OsStrExt,
     path::Path,
@@ -204,6 +204,63 @@ fn readings(place: Place<'_>) -> Vec<(CString, Reading)> {
         .collect()
 }
 
+/// A regular file that is about to go, held: what it holds can be read when its name is another's already.
+#[derive(Debug)]
+pub struct Leaving {
+    file: File,
+    stat: Stat,
+}
+
+impl Leaving {
+    /// `None`: something else stands there, or it cannot be opened. [`take`] says what.
+    #[must_use]
+    pub fn at(host: &Host, path: &Path) -> Option<Self> {
+        let parent = host.directory(path.parent()?, OFlags::PATH).ok()?;
+        let (parent, name) = (parent.as_fd(), path.file_name()?);
+        // Devices are not opened to find out.
+        let is_file = |stat: &Stat| stat.file_type == FileType::File;
+        stat_at(parent, name).ok().filter(is_file)?;
+        let file = open(parent, name, OFlags::NONBLOCK | OFlags::NOCTTY).ok()??;
+        let stat = stat_of(file.as_fd()).ok().filter(is_file)?;
+        Some(Self { file, stat })
+    }
+
+    /// Its content, at most `most` bytes, without attributes. That it loses its name meanwhile changes nothing.
+    #[must_use]
+    pub fn take(mut self, most: u64) -> Taken {
+        let mut whole = self.read(most);
+        for _ in 1..TRIES {
+            if !matches!(whole, Ok(Whole::Not(Found::Unstable))) {
+                break;
+            }
+            whole = self.read(most);
+        }
+        Taken {
+            whole: whole.unwrap_or_else(|error| Whole::Not(failed(&error))),
+            stat: Some(self.stat),
+            attributes: Vec::new(),
+        }
+    }
+
+    fn read(&mut self, most: u64) -> io::Result<Whole> {
+        if self.stat.size > most {
+            return Ok(Whole::TooLarge);
+        }
+        self.file.rewind()?;
+        let Some(bytes) = bytes(&self.file, self.stat.size, most)? else {
+            return Ok(Whole::TooLarge);
+        };
+        let before = std::mem::replace(&mut self.stat, stat_of(self.file.as_fd())?);
+        let content = |stat: &Stat| (stat.size, stat.times.mtime);
+        let is_same = content(&before) == content(&self.stat);
+        Ok(if is_same {
+            Whole::File(bytes)
+        } else {
+            Whole::Not(Found::Unstable)
+        })
+    }
+}
+
 /// `None`: there are more than `most`.
 fn bytes(file: &File, size: u64, most: u64) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = Vec::with_capacity(usize::try_from(size.min(most)).unwrap_or(0) + 1);
@@ -236,6 +293,26 @@ mod tests {
     };
 
     use super::*;
+
+    #[test]
+    fn what_leaves_is_read_when_its_name_is_gone_and_nothing_else_is_held() {
+        let dir = tempfile::tempdir().unwrap();
+        let host = Host::new(Path::new("/")).unwrap();
+        let path = dir.path().join("file");
+        fs::write(&path, "1234").unwrap();
+        let hold = || Leaving::at(&host, &path);
+        let (leaving, small) = (hold().unwrap(), hold().unwrap());
+        fs::write(dir.path().join("new"), "other").unwrap();
+        fs::rename(dir.path().join("new"), &path).unwrap();
+        let taken = leaving.take(4);
+        assert_eq!(taken.whole, Whole::File(b"1234".into()));
+        assert_eq!(taken.stat.map(|stat| (stat.size, stat.links)), Some((4, 0)));
+        assert_eq!(small.take(3).whole, Whole::TooLarge);
+        fs::remove_file(&path).unwrap();
+        assert!(hold().is_none());
+        symlink("new", &path).unwrap();
+        assert!(hold().is_none());
+    }
 
     #[test]
     fn whatever_stands_there_is_taken_or_named() {
