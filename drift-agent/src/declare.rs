@@ -29,7 +29,7 @@ pub use content::MAX_CONTENTS;
 pub use drift_common::policy::{
     AfterHeal, Backoff, Compare, Endpoint, Evidence, Fight, Flags, Globs, Guard, HardLinks, Heed,
     Hold, Holds, MassDrift, Method, Mode, OnRemove, Position, Redact, Severity, Signal, Whom,
-    Window, with_unix_line_ends, without_final_newline,
+    Window, Writing, with_unix_line_ends, without_final_newline,
 };
 pub use folder::{MAX_BYTES, MAX_FILES};
 pub use rejected::Rejected;
@@ -110,6 +110,14 @@ pub enum Target {
     Directory(Option<Exhaustive>),
 }
 
+impl Target {
+    /// Whether it is written into the file that stands there.
+    #[must_use]
+    pub fn is_in_place(&self) -> bool {
+        matches!(self, Self::File(content) if content.write == Writing::InPlace)
+    }
+}
+
 /// Nothing but what is declared may be in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exhaustive {
@@ -145,6 +153,7 @@ pub struct Content {
     /// Bytes; a file with more is not read, and not as declared.
     pub max_size: u64,
     pub hard_links: HardLinks,
+    pub write: Writing,
     pub compare: Compare,
     /// What the bytes say, where they are compared by that.
     pub meaning: Option<Box<Meaning>>,
@@ -187,6 +196,7 @@ impl Content {
             lines: None,
             max_size: MAX_SIZE,
             hard_links: HardLinks::default(),
+            write: Writing::default(),
             compare: Compare::Exact,
             meaning: None,
             redact: Redact::default(),

@@ -6,6 +6,7 @@ mod edit;
 mod evidence;
 mod execute;
 mod guard;
+mod in_place;
 mod other;
 mod plan;
 mod replace;
@@ -20,6 +21,7 @@ pub use edit::{Text, edited, kept};
 pub use evidence::{Doomed, doomed};
 pub use execute::{HealError, Healed, execute, has_leftovers, sweep_leftovers};
 pub use guard::{Brake, Budget, Contested, Fights, Mass, MassVerdict, Rival, Verdict};
+pub use in_place::{is_in_place, put_back};
 pub use plan::{Impossible, healable, plan};
 pub use replace::temporary_name;
 pub use transaction::{

@@ -75,7 +75,8 @@ pub use compare::{Absence, Compare, Equal, Format, Keys, Rules};
 pub use content::{Content, Encoding, Keeper, Kept, LARGEST_CONTENT, MAX_CONTENT, Packed, Unpack};
 pub use digest::canonical;
 pub use expect::{
-    HardLinks, Heed, MAX_SIZE, Redact, Severity, with_unix_line_ends, without_final_newline,
+    HardLinks, Heed, MAX_SIZE, Redact, Severity, Writing, with_unix_line_ends,
+    without_final_newline,
 };
 pub use globs::Globs;
 pub use guard::{

@@ -20,7 +20,7 @@ fn killed_at_every_call(test: &str, operation: Operation) -> Result<()> {
     }
     let ground = Ground::new(operation)?;
     let all = ground.calls("all")?;
-    let (mut kills, mut old, mut longest) = (0, 0, Duration::ZERO);
+    let (mut kills, mut old, mut begun, mut longest) = (0, 0, 0, Duration::ZERO);
     for Call { name, number } in points(&all, FEW, 0) {
         let ended = ground.with(&format!(
             "trace={name} inject={name}:signal=KILL:when={number}"
@@ -39,15 +39,16 @@ fn killed_at_every_call(test: &str, operation: Operation) -> Result<()> {
         let state = ground.state().with_context(what)?;
         let (recovered, took) = ground.recovered().with_context(what)?;
         longest = longest.max(took);
-        // What is begun again at the next start is new then in any case.
+        begun += usize::from(state == State::Mixed);
+        // What is begun again, or goes on, at the next start is new then in any case.
         let before = match operation {
             Operation::Heal | Operation::Compact => state,
-            Operation::Activate | Operation::Rollback => recovered,
+            Operation::InPlace | Operation::Activate | Operation::Rollback => recovered,
         };
         old += usize::from(before == State::Old);
     }
     eprintln!(
-        "{operation:?}, {} calls: {kills} kills, {old} of them before it counted; torn 0, mixed 0; in order again after {longest:?} at most",
+        "{operation:?}, {} calls: {kills} kills, {old} of them before it counted, {begun} in the midst of it; after the next start torn 0, mixed 0; in order again after {longest:?} at most",
         all.len()
     );
     ensure!(kills >= 20, "{kills} kills only");
@@ -118,6 +119,18 @@ fn a_rollback_is_whole_or_not_at_all_whichever_process_of_the_agent_is_killed() 
 fn a_heal_that_is_killed_is_whole_or_not_at_all() -> Result<()> {
     let test = "a_heal_that_is_killed_is_whole_or_not_at_all";
     killed_at_every_call(test, Operation::Heal)
+}
+
+#[test]
+fn a_heal_in_place_that_is_killed_comes_to_its_end_or_has_not_begun() -> Result<()> {
+    let test = "a_heal_in_place_that_is_killed_comes_to_its_end_or_has_not_begun";
+    killed_at_every_call(test, Operation::InPlace)
+}
+
+#[test]
+fn a_heal_in_place_comes_to_its_end_whichever_process_of_the_agent_is_killed() -> Result<()> {
+    let test = "a_heal_in_place_comes_to_its_end_whichever_process_of_the_agent_is_killed";
+    each_process_killed_at_every_call(test, Operation::InPlace)
 }
 
 /// Case B128.

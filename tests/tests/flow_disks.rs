@@ -2,6 +2,7 @@
 
 use std::{
     fs,
+    io::Read as _,
     os::unix::fs::{MetadataExt as _, PermissionsExt as _},
     path::{Path, PathBuf},
     process::Command,
@@ -13,6 +14,7 @@ use drift_agent::{
     declare::{Declared, load},
     heal::{self, HealError, Healed},
     observe::{Host, observe},
+    store::{DEFAULT_QUOTA, Store},
 };
 use drift_tests::skip::skip;
 use std::sync::Arc;
@@ -21,6 +23,8 @@ use tempfile::TempDir;
 /// A small file system with a declared file `dir/file`.
 struct Small {
     folder: TempDir,
+    /// Of the file: `replace` or `inPlace`.
+    write: &'static str,
 }
 
 const OLD: &str = "old\n";
@@ -51,7 +55,10 @@ impl Small {
             skip(test, &format!("no tmpfs with {options} on this kernel"));
             return Ok(None);
         }
-        let small = Small { folder };
+        let small = Small {
+            folder,
+            write: "replace",
+        };
         fs::create_dir(small.tree().join("dir"))?;
         fs::write(small.file(), OLD)?;
         Ok(Some(small))
@@ -71,9 +78,10 @@ impl Small {
         let text = format!(
             "apiVersion: configdrift.io/v1alpha1\nkind: Policy\nmetadata: {{name: p}}\nspec: {{activeVersion: 1.0.0, mode: heal}}\n\
              ---\napiVersion: configdrift.io/v1alpha1\nkind: PolicyVersion\nmetadata: {{name: p-1}}\nspec:\n  policy: p\n  version: 1.0.0\n  files:\n    \
-             - {{path: {}, content: {{inline: {}}}, mode: '0640'}}\n",
+             - {{path: {}, content: {{inline: {}}}, mode: '0640', write: {}}}\n",
             self.file().display(),
-            serde_json::Value::from(new())
+            serde_json::Value::from(new()),
+            self.write
         );
         fs::write(policies.join("p.yaml"), text)?;
         let snapshot = load(&policies, Path::new("/"), None, &Default::default())
@@ -90,12 +98,12 @@ impl Small {
         ensure!(!drifts.is_empty(), "nothing differs");
         let action = heal::plan(&declared, &drifts, &observed.found)
             .map_err(|why| anyhow::anyhow!(why.sentence()))?;
-        Ok(heal::execute(
-            &host,
-            &declared,
-            &action,
-            observed.stat.as_ref(),
-        ))
+        let state = self.folder.path().join("state");
+        fs::create_dir_all(&state)?;
+        let store = Store::open(&state, DEFAULT_QUOTA)?;
+        let result = heal::put_back(&host, &store, &declared, &action, &observed);
+        ensure!(store.journal()?.is_none(), "a journal is left");
+        Ok(result)
     }
 
     /// It fails for this reason, with the file as it was, and nothing is left.
@@ -251,6 +259,41 @@ fn a_file_that_is_a_mount_point_is_said_and_heals_when_it_is_that_no_longer() ->
     ensure!(sh(&format!("mount --bind {other} {file}")));
     small.fails("busy-mount-point")?;
     ensure!(sh(&format!("umount {file}")));
+    small.is_healed()?;
+    Ok(())
+}
+
+/// Case B027: where the policy says so, what is mounted is written to, and stays the file that it is for who has it open.
+#[test]
+fn a_file_that_is_a_mount_point_is_written_in_place_where_the_policy_says_so() -> Result<()> {
+    let test = "a_file_that_is_a_mount_point_is_written_in_place_where_the_policy_says_so";
+    let Some(mut small) = Small::new(test, "size=1m")? else {
+        return Ok(());
+    };
+    small.write = "inPlace";
+    let other = small.tree().join("mounted");
+    fs::write(&other, OLD.repeat(5000))?;
+    let file = small.file();
+    ensure!(sh(&format!(
+        "mount --bind {} {}",
+        other.display(),
+        file.display()
+    )));
+    let mut reader = fs::File::open(&file)?;
+    let before = fs::metadata(&file)?.ino();
+    small.is_healed()?;
+    ensure!(fs::read_to_string(&other)? == new(), "what was mounted");
+    ensure!(fs::metadata(&file)?.ino() == before, "another file");
+    let mut seen = String::new();
+    reader.read_to_string(&mut seen)?;
+    ensure!(seen == new(), "who has it open reads something else");
+    drop(reader);
+    // Where there is no file to write into, one is made.
+    ensure!(sh(&format!("umount {}", file.display())));
+    fs::remove_file(&file)?;
+    small.is_healed()?;
+    // Only attributes: nothing is written.
+    fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
     small.is_healed()?;
     Ok(())
 }

@@ -166,6 +166,12 @@ fn a_call_that_fails_in_a_heal_is_said_and_the_file_is_whole() -> Result<()> {
 }
 
 #[test]
+fn a_call_that_fails_in_a_heal_in_place_is_said_and_the_file_is_whole_in_the_end() -> Result<()> {
+    let test = "a_call_that_fails_in_a_heal_in_place_is_said_and_the_file_is_whole_in_the_end";
+    faults(test, Operation::InPlace)
+}
+
+#[test]
 fn a_call_that_fails_in_an_activation_is_said_and_it_is_whole_or_not_at_all() -> Result<()> {
     let test = "a_call_that_fails_in_an_activation_is_said_and_it_is_whole_or_not_at_all";
     faults(test, Operation::Activate)

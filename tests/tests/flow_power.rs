@@ -22,7 +22,7 @@ const CUTS: &str = "DRIFT_CUTS";
 const FEW: usize = 20;
 
 /// Operations, file systems, and places of the state folder.
-const COMBINATIONS: usize = 2 * 2 * 2;
+const COMBINATIONS: usize = 3 * 2 * 2;
 
 /// Somewhere before this time.
 fn somewhere(before: Duration) -> Duration {
@@ -101,6 +101,14 @@ fn cuts(test: &str, operation: Operation) -> Result<()> {
 fn a_heal_whose_power_is_cut_is_whole_and_there_when_it_was_reported() -> Result<()> {
     let test = "a_heal_whose_power_is_cut_is_whole_and_there_when_it_was_reported";
     cuts(test, Operation::Heal)
+}
+
+#[test]
+fn a_heal_in_place_whose_power_is_cut_comes_to_its_end_and_is_there_when_it_was_reported()
+-> Result<()> {
+    let test =
+        "a_heal_in_place_whose_power_is_cut_comes_to_its_end_and_is_there_when_it_was_reported";
+    cuts(test, Operation::InPlace)
 }
 
 #[test]

@@ -236,7 +236,7 @@ mod tests {
 
     use drift_common::policy::{
         Attributes, Compare, Content, FileSpec, HardLinks, Heed, Principal, Problems, Redact,
-        Severity, parse,
+        Severity, Writing, parse,
     };
 
     use super::*;
@@ -284,6 +284,7 @@ mod tests {
             final_newline: Heed::default(),
             line_endings: Heed::default(),
             hard_links: HardLinks::default(),
+            write: Writing::default(),
             compare: Spanned {
                 value: Compare::Exact,
                 at: at.start(),

@@ -14,7 +14,7 @@ use std::{
 use drift_common::policy::{
     AbsentSpec, Attributes, Compare, Content, DirectorySpec, Exhaustive, FileSpec, Globs,
     HardLinks, Heed, MAX_CONTENT, OnUnexpected, Redact, Severity, Source, Spanned, SymlinkSpec,
-    Through,
+    Through, Writing,
 };
 
 use super::{Alone, Base, Compared, Contents, Left, Secret, attribute, base::Print};
@@ -376,6 +376,7 @@ impl Walk<'_> {
             } else {
                 HardLinks::default()
             },
+            write: Writing::default(),
             compare: self.spanned(Compare::Exact),
             after_heal: Vec::new(),
         }));

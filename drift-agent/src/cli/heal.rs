@@ -4,6 +4,7 @@ use std::{
     io,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
     time::{Duration, Instant, SystemTime},
 };
 
@@ -224,17 +225,17 @@ fn chosen<'s>(
     snapshot: &'s Snapshot,
     paths: &[PathBuf],
     policy: Option<&str>,
-) -> Result<Vec<&'s Declared>> {
+) -> Result<Vec<&'s Arc<Declared>>> {
     if let Some(policy) = policy
         && snapshot.policy(policy).is_none()
     {
         bail!("there is no policy {} here", escape::name(policy));
     }
-    let files = snapshot.files.iter().map(|file| &**file);
-    let files: Vec<&Declared> = files
+    let files = snapshot.files.iter();
+    let files: Vec<&Arc<Declared>> = files
         .filter(|file| policy.is_none_or(|policy| file.policy.name == policy))
         .collect();
-    let is_beneath = |file: &&&Declared| {
+    let is_beneath = |file: &&&Arc<Declared>| {
         paths.is_empty() || paths.iter().any(|path| file.path.starts_with(path))
     };
     for path in paths {
@@ -260,7 +261,7 @@ struct Alone {
 
 impl Alone {
     /// `None`: it is as declared.
-    fn one(&mut self, declared: &Declared) -> Result<Option<Row>> {
+    fn one(&mut self, declared: &Arc<Declared>) -> Result<Option<Row>> {
         let detected = Instant::now();
         let (observed, drifts) = self.look(declared);
         if drifts.is_empty() {
@@ -303,7 +304,7 @@ impl Alone {
             return Ok(Some(row));
         }
         let evidence = heal::doomed(&self.host, &self.store, declared, &action).keep(&self.store);
-        let result = heal::execute(&self.host, declared, &action, observed.stat.as_ref());
+        let result = heal::put_back(&self.host, &self.store, declared, &action, &observed);
         let (now, left) = self.look(declared);
         let is_healed = healable(declared, &left, out_of_reach(declared, &now)).is_empty();
         self.brake(declared)?;

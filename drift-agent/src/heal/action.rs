@@ -37,6 +37,10 @@ impl Action {
     #[must_use]
     pub fn words(&self, declared: &Declared) -> String {
         match (self, &declared.target) {
+            (Action::Replace | Action::Edit, target) if target.is_in_place() => {
+                "write what is declared beside the file and sync it, then into the file that is there, and read it back; a new file where there is none"
+                    .to_owned()
+            }
             (Action::Replace, Target::File(content)) => {
                 let bytes = content.size.map(|size| format!(" of {size} bytes"));
                 format!(

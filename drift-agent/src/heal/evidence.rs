@@ -6,7 +6,7 @@ use log::{debug, warn};
 
 use crate::{
     declare::{Declared, Evidence as Wanted, Redact, Target},
-    observe::{Host, Taken, Whole, take},
+    observe::{Host, Leaving, Taken, Whole, take},
     report::{Evidence, FileType},
     store::{MOST_EVIDENCE, Store},
 };
@@ -16,17 +16,25 @@ use super::Action;
 /// Names of one directory whose contents are kept, of those that go at once.
 const MOST_NAMES: usize = 64;
 
-/// What an action takes away, read and not kept yet.
+/// What an action takes away, and is not kept yet.
 #[derive(Debug)]
 pub struct Doomed<'a> {
     declared: &'a Declared,
     replaces: bool,
-    taken: Option<Taken>,
-    /// What is kept already: of a whole directory, not all is held in memory.
-    kept: Vec<Evidence>,
+    what: What,
 }
 
-/// Reads it, before the action is carried out. Blocks on reading.
+#[derive(Debug)]
+enum What {
+    /// Healing puts another file in its place, and does not write into it: it is read when there is time.
+    Leaving(Leaving),
+    /// It was read.
+    Taken(Taken),
+    /// It is kept already: of a whole directory, not all is held in memory. Or nothing is to be.
+    Kept(Vec<Evidence>),
+}
+
+/// Takes hold of it, before the action is carried out. Blocks on reading what is no file.
 #[must_use]
 pub fn doomed<'a>(
     host: &Host,
@@ -37,8 +45,7 @@ pub fn doomed<'a>(
     let mut doomed = Doomed {
         declared,
         replaces: matches!(action, Action::Replace | Action::Edit),
-        taken: None,
-        kept: Vec::new(),
+        what: What::Kept(Vec::new()),
     };
     if declared.policy.evidence == Wanted::None {
         return doomed;
@@ -46,7 +53,12 @@ pub fn doomed<'a>(
     match action {
         Action::Attributes => {}
         Action::Replace | Action::Edit | Action::Remove => {
-            doomed.taken = Some(take(host, declared.real(), MOST_EVIDENCE));
+            let leaving =
+                (!declared.target.is_in_place()).then(|| Leaving::at(host, declared.real()));
+            doomed.what = match leaving.flatten() {
+                Some(leaving) => What::Leaving(leaving),
+                None => What::Taken(take(host, declared.real(), MOST_EVIDENCE)),
+            };
         }
         Action::Clear(names) => {
             let kept = names.iter().take(MOST_NAMES).filter_map(|name| {
@@ -58,7 +70,7 @@ pub fn doomed<'a>(
                     ..evidence
                 })
             });
-            doomed.kept = kept.collect();
+            doomed.what = What::Kept(kept.collect());
         }
     }
     doomed
@@ -72,11 +84,14 @@ impl Doomed<'_> {
         }
     }
 
-    /// Keeps it. Blocks on writing, not on a sync. What cannot be kept holds no heal up: the record says so.
+    /// Keeps it. Blocks on reading and writing, not on a sync. What cannot be kept holds no heal up: the record says so.
     #[must_use]
     pub fn keep(self, store: &Store) -> Vec<Evidence> {
-        let Some(taken) = &self.taken else {
-            return self.kept;
+        let redact = self.redact();
+        let taken = match self.what {
+            What::Leaving(leaving) => leaving.take(MOST_EVIDENCE),
+            What::Taken(taken) => taken,
+            What::Kept(kept) => return kept,
         };
         if let (true, Target::File(content)) = (self.replaces, &self.declared.target)
             && let Some(bytes) = content.held()
@@ -85,9 +100,8 @@ impl Doomed<'_> {
         {
             debug!("what is declared is not kept beside what is healed: {error}");
         }
-        one(store, self.declared.real(), taken, self.redact())
-            .into_iter()
-            .collect()
+        let one = one(store, self.declared.real(), &taken, redact);
+        one.into_iter().collect()
     }
 }
 

@@ -45,7 +45,7 @@ pub enum HealError {
     )]
     DirectoryInTheWay,
     #[error(
-        "the file is a mount point (bind mount, Kubernetes subPath): it cannot be replaced from here; unmount it, or change what is mounted"
+        "the file is a mount point (bind mount, Kubernetes subPath): it cannot be replaced from here; declare `write: inPlace`, unmount it, or change what is mounted"
     )]
     Busy,
     #[error("the file system is read-only")]
@@ -74,6 +74,8 @@ pub enum HealError {
     TooLarge,
     #[error(transparent)]
     Edit(EditError),
+    #[error("an earlier change that was interrupted cannot be brought to its end ({0})")]
+    Earlier(String),
     #[error("the declared content is not here, only its digest is")]
     NoContent,
     #[error("the declared content cannot be used: {0}")]
@@ -107,6 +109,7 @@ impl HealError {
             HealError::Unparsable { .. } => "unparsable",
             HealError::TooLarge => "too-large",
             HealError::Edit(error) => error.reason(),
+            HealError::Earlier(_) => "earlier-unfinished",
             HealError::NoContent | HealError::Unfit(_) => "no-content",
             HealError::Io { .. } => "io",
             HealError::Restorer { reason, .. } => reason,
@@ -182,6 +185,7 @@ pub(super) fn attributes(
     .map_err(HealError::at("open the file"))?;
     if let Target::File(content) = &declared.target
         && content.hard_links == HardLinks::Report
+        && !declared.target.is_in_place()
         && !is_here_alone(&dir, &name, file.as_fd())
     {
         return match &content.meaning {

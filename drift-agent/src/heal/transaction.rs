@@ -17,6 +17,7 @@ use std::{
     time::Duration,
 };
 
+use drift_common::escape;
 use log::warn;
 use thiserror::Error;
 
@@ -30,6 +31,7 @@ use super::{
     action::Action,
     edit::Text,
     execute::{HealError, execute},
+    in_place::is_in_place,
 };
 
 /// Tries of what must happen, after the commit, and the time between them.
@@ -73,11 +75,20 @@ impl Step {
             Self::Remove(path) => path,
         }
     }
+
+    /// Whether it is written into the file that is there.
+    fn is_in_place(&self) -> bool {
+        match self {
+            Self::Put { declared, like, .. } => is_in_place(declared, like.as_ref()),
+            Self::Attributes(_) | Self::Remove(_) => false,
+        }
+    }
 }
 
-/// A change of versions.
+/// A change of versions, or of one file that is written in place.
 #[derive(Debug)]
 pub struct Transaction {
+    /// None: nobody stops it between two steps.
     pub moves: Vec<Moved>,
     /// What is held from the commit on.
     pub holding: Holding,
@@ -99,7 +110,7 @@ pub struct Finished {
 /// Why nothing has changed.
 #[derive(Debug, Error)]
 pub enum TransactionError {
-    #[error("{}: {source}", drift_common::escape::path(.path))]
+    #[error("{}: {source}", escape::path(.path))]
     Stage { path: PathBuf, source: HealError },
     #[error(transparent)]
     Journal(StoreError),
@@ -143,7 +154,7 @@ pub fn run(
         recover(host, store).map_err(|error| TransactionError::Earlier(error.to_string()))?
         && let Some((path, error)) = earlier.left.first()
     {
-        let path = drift_common::escape::path(path);
+        let path = escape::path(path);
         return Err(TransactionError::Earlier(format!("{path}: {error}")));
     }
     let Transaction {
@@ -152,8 +163,9 @@ pub fn run(
         steps,
         after,
     } = transaction;
+    let stops = (!moves.is_empty()).then_some(store);
     if steps.is_empty() {
-        may_go_on(store)?;
+        may_go_on(stops)?;
         store
             .set_holding(&holding)
             .map_err(TransactionError::Journal)?;
@@ -176,8 +188,8 @@ pub fn run(
     let staged = store
         .write_journal(&journal)
         .map_err(TransactionError::Journal)
-        .and_then(|()| stage::all(host, store, &steps, &mut finished.notes, &mut lifted))
-        .and_then(|()| may_go_on(store));
+        .and_then(|()| stage::all(host, stops, &steps, &mut finished.notes, &mut lifted))
+        .and_then(|()| may_go_on(stops));
     if let Err(error) = staged {
         give_up(host, store, &journal, lifted);
         return Err(error);
@@ -221,11 +233,20 @@ pub fn recover(host: &Host, store: &Store) -> Result<Option<Finished>, StoreErro
     };
     // What is read here may not be what a power cut would leave.
     store.write_journal(&journal)?;
-    let versions = journal.moves.iter().map(|Moved { policy, from, to }| {
-        format!("{} {from} -> {to}", drift_common::escape::name(policy))
-    });
+    let versions = journal
+        .moves
+        .iter()
+        .map(|Moved { policy, from, to }| format!("{} {from} -> {to}", escape::name(policy)));
     let versions: Vec<String> = versions.collect();
-    let versions = versions.join(", ");
+    let what = if versions.is_empty() {
+        let paths = journal.entries.iter();
+        let paths: Vec<_> = paths
+            .map(|entry| escape::path(&entry.path).to_string())
+            .collect();
+        format!("a heal of {}", paths.join(", "))
+    } else {
+        format!("a change of versions ({})", versions.join(", "))
+    };
     let mut finished = Finished::default();
     match journal.stage {
         Stage::Intended => {
@@ -234,13 +255,13 @@ pub fn recover(host: &Host, store: &Store) -> Result<Option<Finished>, StoreErro
             })?;
             store.end_journal()?;
             finished.notes.push(format!(
-                "a change of versions was interrupted before anything had changed, and was dropped: {versions}"
+                "{what} was interrupted before anything had changed, and was dropped"
             ));
         }
         Stage::Committed => {
             finished.left = forward(host, store, &journal, true);
             finished.notes.push(format!(
-                "a change of versions was interrupted after it had been decided, and was brought to its end: {versions}"
+                "{what} was interrupted after it had been decided, and was brought to its end"
             ));
             if !journal.after.is_empty() {
                 // Whether some of it was done is not known, and a restart too many is an outage.
@@ -255,8 +276,8 @@ pub fn recover(host: &Host, store: &Store) -> Result<Option<Finished>, StoreErro
 }
 
 /// Asked at each step before the commit, and not after it.
-fn may_go_on(store: &Store) -> Result<(), TransactionError> {
-    if store.is_abort_asked() {
+fn may_go_on(stops: Option<&Store>) -> Result<(), TransactionError> {
+    if stops.is_some_and(Store::is_abort_asked) {
         return Err(TransactionError::Aborted);
     }
     Ok(())
@@ -286,11 +307,13 @@ fn finish(host: &Host, steps: &[Step]) {
     for step in steps {
         let declared = match step {
             Step::Put { declared, .. } if declared.attributes.flags.is_some() => declared,
+            // Only owner and mode were set with its content.
+            Step::Put { declared, .. } if step.is_in_place() => declared,
             Step::Attributes(declared) => declared,
             Step::Put { .. } | Step::Remove(_) => continue,
         };
         if let Err(error) = execute(host, declared, &Action::Attributes, None) {
-            let path = drift_common::escape::path(&declared.path);
+            let path = escape::path(&declared.path);
             warn!("the attributes of {path} are left to the look that follows: {error}");
         }
     }

@@ -99,6 +99,13 @@ fn explains<'j>(
 fn one(from: &Places<'_>, to: &Places<'_>, path: &Path, change: &Change) -> bool {
     let declared = to.find(path);
     match change {
+        Change::Into { digest, seen } => declared.is_some_and(|declared| match &declared.target {
+            Target::File(content) => {
+                declared.target.is_in_place()
+                    && (seen.is_some() || content.digest.to_string() == *digest)
+            }
+            Target::Symlink(_) | Target::Directory(_) | Target::Absent => false,
+        }),
         Change::File { digest, over } => declared.is_some_and(|declared| match &declared.target {
             // The text of a file with keys of others is known when it is made: it stands beside the file, where the restorer alone can put it.
             Target::File(content) => match over {

@@ -8,7 +8,7 @@ use std::{
     io,
     os::{fd::OwnedFd, unix::net::UnixStream},
     path::Path,
-    sync::{Arc, PoisonError, RwLock},
+    sync::{Arc, Mutex, PoisonError, RwLock},
     thread::{self, JoinHandle},
 };
 
@@ -47,6 +47,8 @@ struct Server {
     store: Store,
     /// Written by who changes what is declared: no heal is under way meanwhile.
     declared: RwLock<Arc<Sealed>>,
+    /// There is one journal.
+    in_place: Mutex<()>,
     recovered: Recovered,
     _lock: File,
 }
@@ -69,6 +71,7 @@ pub(super) fn serve(connections: &OwnedFd, settings: Settings) -> Result<()> {
         host,
         store,
         declared: RwLock::default(),
+        in_place: Mutex::default(),
         recovered: Recovered::default(),
         _lock: lock,
     };
@@ -187,7 +190,13 @@ impl Server {
                 "it is something else now than what was judged: it is judged again",
             ));
         }
-        match heal::execute(&self.host, declared, &action, observed.stat.as_ref()) {
+        let result = if heal::is_in_place(declared, observed.stat.as_ref()) {
+            let _one = self.in_place.lock().unwrap_or_else(PoisonError::into_inner);
+            heal::put_back(&self.host, &self.store, declared, &action, &observed)
+        } else {
+            heal::execute(&self.host, declared, &action, observed.stat.as_ref())
+        };
+        match result {
             Ok(healed) => Ok(Answer::Healed {
                 notes: healed.notes,
             }),
@@ -325,7 +334,7 @@ fn itself() -> Process {
     })
 }
 
-fn find<'s>(snapshot: &'s Snapshot, path: &Path) -> Option<&'s Declared> {
+fn find<'s>(snapshot: &'s Snapshot, path: &Path) -> Option<&'s Arc<Declared>> {
     let files = &snapshot.files;
     let index = files.binary_search_by(|declared| declared.path.as_path().cmp(path));
     Some(&files[index.ok()?])

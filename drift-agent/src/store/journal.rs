@@ -67,6 +67,11 @@ pub struct Entry {
 pub enum Change {
     /// What is staged under the temporary name takes the path's: a file with this digest.
     File { digest: String, over: Over },
+    /// What is staged under the temporary name, with this digest, is written into the file that is there. `seen`: only where that has this digest.
+    Into {
+        digest: String,
+        seen: Option<String>,
+    },
     /// A symbolic link.
     Link,
     /// A directory, in place of something that is none.

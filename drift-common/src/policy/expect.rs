@@ -109,6 +109,31 @@ impl HardLinks {
     }
 }
 
+/// How a file gets its declared content.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Writing {
+    /// A new file takes the place of what is there.
+    #[default]
+    Replace,
+    /// It is written into the file that is there: one that is mounted alone has no place that another could take.
+    InPlace,
+}
+
+impl Writing {
+    /// Each with the word for it.
+    pub const ALL: [(&'static str, Self); 2] =
+        [("replace", Self::Replace), ("inPlace", Self::InPlace)];
+
+    /// The word for it.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Replace => "replace",
+            Self::InPlace => "inPlace",
+        }
+    }
+}
+
 /// `content` with `\n` for each `\r\n`.
 #[must_use]
 pub fn with_unix_line_ends(content: &[u8]) -> Cow<'_, [u8]> {

@@ -15,7 +15,7 @@ use base64::{Engine, engine::general_purpose::STANDARD};
 
 use super::{
     Compare, Content, Document, End, FileSpec, Guard, HardLinks, Heed, Policy, PolicyVersion,
-    PolicyVersionRef, Principal, Redact, Severity, parse::API_VERSION, tree,
+    PolicyVersionRef, Principal, Redact, Severity, Writing, parse::API_VERSION, tree,
 };
 use crate::escape;
 
@@ -192,6 +192,7 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
         final_newline,
         line_endings,
         hard_links,
+        write,
         compare,
         after_heal,
     } = file;
@@ -254,6 +255,9 @@ fn render_file(f: &mut impl Write, file: &FileSpec) -> fmt::Result {
     }
     if *hard_links != HardLinks::default() {
         writeln!(f, "      hardLinks: {}", hard_links.name())?;
+    }
+    if *write != Writing::default() {
+        writeln!(f, "      write: {}", write.name())?;
     }
     if compare.value != Compare::Exact {
         writeln!(f, "      compare: {}", flow::compare(&compare.value))?;

@@ -7,7 +7,7 @@ mod value;
 use super::{
     attribute::Flags,
     compare::{Absence, Equal, Format, Keys},
-    expect::{HardLinks, Heed, Redact, Severity},
+    expect::{HardLinks, Heed, Redact, Severity, Writing},
     guard::{Evidence, Mode, OnRemove},
     reload::{Method, Signal},
     version::OnUnexpected,
@@ -227,6 +227,11 @@ pub(crate) static FILE: Shape = Shape {
             "hardLinks",
             words!(HardLinks),
             "Whether the file may have other names.",
+        ),
+        may(
+            "write",
+            words!(Writing),
+            "How the file gets its content: in a new file that takes its place, or into the one that is there.",
         ),
         may(
             "compare",

@@ -8,7 +8,7 @@ use super::{
     attribute::Attributes,
     compare::Compare,
     content::Content,
-    expect::{HardLinks, Heed, Redact, Severity},
+    expect::{HardLinks, Heed, Redact, Severity, Writing},
     globs::Globs,
     guard::Mode,
     reload::AfterHeal,
@@ -62,6 +62,7 @@ pub struct FileSpec {
     /// `\r\n` against `\n`.
     pub line_endings: Heed,
     pub hard_links: HardLinks,
+    pub write: Writing,
     pub compare: Spanned<Compare>,
     pub after_heal: Vec<Spanned<AfterHeal>>,
 }

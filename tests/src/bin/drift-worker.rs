@@ -8,12 +8,14 @@ use std::{
     os::unix::ffi::OsStrExt as _,
     path::{Path, PathBuf},
     process::ExitCode,
+    sync::Arc,
     time::{Duration, SystemTime},
 };
 
 use anyhow::{Context as _, Result, bail, ensure};
 use drift_agent::{
     compare::differences,
+    declare::Declared,
     heal,
     observe::{Host, observe},
     store::{Bounds, DEFAULT_QUOTA, HistoryWriter, Store},
@@ -37,6 +39,9 @@ fn run() -> Result<()> {
         [what, policies, state, path] if what == Path::new("heal") => {
             one_heal(policies, state, path)
         }
+        [what, policies, state, path] if what == Path::new("recover") => {
+            begun(policies, state, path).map(drop)
+        }
         [what, path, new] if what == Path::new("heal-without-sync") => without_sync(path, new),
         [what, state, last] if what == Path::new("compact") => {
             compact(state, last.to_str().context("a number")?.parse()?)
@@ -45,8 +50,8 @@ fn run() -> Result<()> {
     }
 }
 
-/// What the agent does from its start to the end of one heal.
-fn one_heal(policies: &Path, state: &Path, path: &Path) -> Result<()> {
+/// What the agent does at its start.
+fn begun(policies: &Path, state: &Path, path: &Path) -> Result<(Host, Store, Arc<Declared>)> {
     let store = Store::open(state, DEFAULT_QUOTA)?;
     let host = Host::new(Path::new("/"))?;
     heal::recover(&host, &store)?;
@@ -57,12 +62,20 @@ fn one_heal(policies: &Path, state: &Path, path: &Path) -> Result<()> {
         .find(|declared| declared.path == path)
         .context("nobody declares it")?;
     heal::sweep_leftovers(&host, declared)?;
+    let declared = Arc::clone(declared);
+    Ok((host, store, declared))
+}
+
+/// What the agent does from its start to the end of one heal.
+fn one_heal(policies: &Path, state: &Path, path: &Path) -> Result<()> {
+    let (host, store, declared) = begun(policies, state, path)?;
+    let declared = &declared;
     let observed = observe(&host, declared, None, &mut |_| {});
     let drifts = differences(declared, &observed);
     if !drifts.is_empty() {
         let action = heal::plan(declared, &drifts, &observed.found)
             .map_err(|why| anyhow::anyhow!(why.sentence()))?;
-        heal::execute(&host, declared, &action, observed.stat.as_ref())?;
+        heal::put_back(&host, &store, declared, &action, &observed)?;
         let observed = observe(&host, declared, None, &mut |_| {});
         let left = differences(declared, &observed);
         ensure!(

@@ -32,6 +32,8 @@ const GROUP: u32 = 8;
 pub enum Operation {
     /// One file is put back.
     Heal,
+    /// One file is put back by writing into it: until that has come to its end, it may hold some of each.
+    InPlace,
     /// All three policies from 1.0.0 to 2.0.0.
     Activate,
     /// And back.
@@ -52,8 +54,9 @@ pub enum State {
 }
 
 impl Operation {
-    pub const ALL: [Operation; 4] = [
+    pub const ALL: [Operation; 5] = [
         Operation::Heal,
+        Operation::InPlace,
         Operation::Activate,
         Operation::Rollback,
         Operation::Compact,
@@ -63,8 +66,20 @@ impl Operation {
     const fn versions(self) -> (u32, u32) {
         match self {
             Self::Rollback => (2, 1),
-            Self::Heal | Self::Activate | Self::Compact => (1, 2),
+            Self::Heal | Self::InPlace | Self::Activate | Self::Compact => (1, 2),
         }
+    }
+
+    /// Whether it puts one file back.
+    #[must_use]
+    pub const fn is_heal(self) -> bool {
+        matches!(self, Self::Heal | Self::InPlace)
+    }
+
+    /// What a file that is put back holds in a version: what is written into it is shorter than what was there.
+    fn healed(self, version: u32) -> String {
+        let longer = usize::from(self == Self::InPlace && version == 1);
+        content(longer, version)
     }
 }
 
@@ -82,8 +97,8 @@ impl Ground {
     pub(super) fn lay_out(&self) -> Result<()> {
         fs::write(self.policies().join("all.yaml"), self.declared())?;
         match self.operation {
-            Operation::Heal => {
-                fs::write(self.healed_file(), content(0, 1))?;
+            Operation::Heal | Operation::InPlace => {
+                fs::write(self.healed_file(), self.operation.healed(1))?;
                 let mode = fs::Permissions::from_mode(0o600);
                 Ok(fs::set_permissions(self.healed_file(), mode)?)
             }
@@ -125,10 +140,10 @@ impl Ground {
         command
     }
 
-    fn healing(&self) -> Command {
+    fn healing(&self, what: &str) -> Command {
         let mut command = Command::new(worker());
         command
-            .arg("heal")
+            .arg(what)
             .arg(self.policies())
             .arg(self.state_folder())
             .arg(self.healed_file());
@@ -138,7 +153,7 @@ impl Ground {
     /// What does it.
     pub(super) fn command(&self) -> Command {
         match self.operation {
-            Operation::Heal => self.healing(),
+            Operation::Heal | Operation::InPlace => self.healing("heal"),
             Operation::Activate => self.agent(&["activate", "app", "2.0.0"]),
             Operation::Rollback => self.agent(&["rollback", "app"]),
             Operation::Compact => self.compaction(RECORDS.1),
@@ -148,7 +163,9 @@ impl Ground {
     /// What brings things in order: the next start of the same, or of a change that asks for nothing.
     pub(super) fn recovery(&self) -> Command {
         match self.operation {
-            Operation::Heal => self.healing(),
+            Operation::Heal => self.healing("heal"),
+            // No heal: what was begun comes to its end without one.
+            Operation::InPlace => self.healing("recover"),
             Operation::Activate | Operation::Rollback => {
                 self.agent(&["activate", "other", "1.0.0"])
             }
@@ -166,13 +183,17 @@ impl Ground {
 
     fn declared(&self) -> String {
         let head = "---\napiVersion: configdrift.io/v1alpha1\n";
-        if self.operation == Operation::Heal {
+        if self.operation.is_heal() {
+            let write = match self.operation {
+                Operation::InPlace => "inPlace",
+                _ => "replace",
+            };
             return format!(
                 "{head}kind: Policy\nmetadata: {{name: one}}\nspec: {{activeVersion: 1.0.0, mode: heal}}\n\
                  {head}kind: PolicyVersion\nmetadata: {{name: one-1}}\nspec:\n  policy: one\n  version: 1.0.0\n  files:\n    \
-                 - {{path: {}, content: {{inline: '{}'}}, mode: '0640', owner: {OWNER}, group: {GROUP}}}\n",
+                 - {{path: {}, content: {{inline: '{}'}}, mode: '0640', owner: {OWNER}, group: {GROUP}, write: {write}}}\n",
                 self.healed_file().display(),
-                content(0, 2)
+                self.operation.healed(2)
             );
         }
         let mut text = String::new();
@@ -217,6 +238,8 @@ impl Ground {
     pub fn state(&self) -> Result<State> {
         match self.operation {
             Operation::Heal => self.state_of_heal(),
+            // Neither, and what is to be written is safe beside it.
+            Operation::InPlace => Ok(self.state_of_heal().unwrap_or(State::Mixed)),
             Operation::Activate | Operation::Rollback => self.state_of_change(),
             Operation::Compact => {
                 let (last, _) = self.history()?;
@@ -233,7 +256,7 @@ impl Ground {
         let stat = fs::metadata(&path)?;
         let seen = (stat.mode() & 0o7777, stat.uid(), stat.gid());
         for (version, state) in [(1, State::Old), (2, State::New)] {
-            if text == content(0, version) {
+            if text == self.operation.healed(version) {
                 let own = fs::metadata(self.policies())?;
                 let expected = match state {
                     State::New => (0o640, OWNER, GROUP),
@@ -303,8 +326,9 @@ impl Ground {
         let store = Store::open(&self.state_folder(), DEFAULT_QUOTA)?;
         ensure!(store.notes().is_empty(), "{:?}", store.notes());
         ensure!(store.journal()?.is_none(), "a journal is left");
-        if self.operation == Operation::Heal {
-            ensure!(state == State::New, "it is not healed");
+        if self.operation.is_heal() {
+            let is_healed = state == State::New || self.operation == Operation::InPlace;
+            ensure!(is_healed, "it is not healed");
             return Ok(());
         }
         let (old, new) = self.operation.versions();

@@ -90,7 +90,7 @@ impl Split {
     /// As [`Ground::new`].
     pub fn new(operation: Operation, who: Who) -> Result<Self> {
         let ground = Ground::new(operation)?;
-        if operation == Operation::Heal {
+        if operation.is_heal() {
             // What differs is left alone until somebody asks.
             let pause = ["pause", "--for", "7d", "--reason", "it is asked for"];
             run_all(vec![ground.told(&pause)])?;
@@ -181,13 +181,13 @@ impl Split {
     /// As there.
     pub fn recovered(&self) -> Result<(State, Duration)> {
         self.ground.recovered_by(|| {
-            if self.ground.operation == Operation::Heal {
+            if self.ground.operation.is_heal() {
                 run_all(vec![self.ground.told(&["resume"])])?;
             }
             let start = Instant::now();
             let mut agent = Running::start(&self.ground)?;
             let took = start.elapsed();
-            if self.ground.operation == Operation::Heal {
+            if self.ground.operation.is_heal() {
                 let healed = wait::until(SOON, || match self.ground.state() {
                     Ok(State::New) => Ok(()),
                     other => Err(format!("{other:?}")),
@@ -216,7 +216,7 @@ impl Ground {
     /// What asks a running agent for the operation.
     fn asks(&self) -> Command {
         match self.operation {
-            Operation::Heal | Operation::Compact => {
+            Operation::Heal | Operation::InPlace | Operation::Compact => {
                 let mut command = self.told(&["heal", "--force"]);
                 command.arg(self.healed_file());
                 command

@@ -298,6 +298,11 @@ const VERSION: &[Row] = &[
         &["\"deny\""],
     ),
     (
+        "/spec/files/0/write",
+        &["\"replace\"", "\"inPlace\""],
+        &["\"append\""],
+    ),
+    (
         "/spec/files/0/compare",
         &[
             "\"exact\"",

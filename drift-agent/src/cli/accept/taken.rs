@@ -271,6 +271,7 @@ impl Accepted {
                         } else {
                             new.hard_links = HardLinks::Allow;
                         }
+                        new.write = old.write;
                         new.on_drift = old.on_drift;
                         new.severity = old.severity;
                         new.redact = old.redact;

@@ -48,6 +48,7 @@ impl Resolve<'_> {
             final_newline: _,
             line_endings: _,
             hard_links,
+            write,
             compare,
             after_heal,
         } = file;
@@ -83,6 +84,7 @@ impl Resolve<'_> {
                 (None, None) => LARGEST_CONTENT,
             },
             hard_links: *hard_links,
+            write: *write,
             compare: compare.value.clone(),
             meaning,
             redact: *redact,

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::declare::{
     ActivePolicy, Attribute, Attributes, Backoff, Compare, Content, Declared, Exhaustive, Expect,
-    Fight, Flags, Globs, Guard, Link, Position, Snapshot, Target, Terms, Through,
+    Fight, Flags, Globs, Guard, Link, Position, Snapshot, Target, Terms, Through, Writing,
     belongings::belongings,
 };
 
@@ -288,6 +288,8 @@ impl<'b> Rest<'b> {
                 lines: self.option(Self::hash)?.map(Box::new),
                 max_size: self.u64()?,
                 hard_links: self.place(&HARD_LINKS)?,
+                // How it is put back is nothing to compare.
+                write: Writing::default(),
                 compare: Compare::Exact,
                 meaning: None,
                 redact: self.place(&REDACTS)?,

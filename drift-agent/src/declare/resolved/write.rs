@@ -272,6 +272,7 @@ impl Out<'_> {
                     lines,
                     max_size,
                     hard_links,
+                    write: _,
                     compare: _,
                     meaning: _,
                     redact,

@@ -17,7 +17,7 @@ use rustix::{
 use crate::{
     heal::{
         execute::{HealError, set_owner, split, unreachable_parent},
-        other,
+        in_place, other,
         replace::{self, take_name, temporary_name},
     },
     observe::Host,
@@ -92,6 +92,10 @@ fn one(
                     Ok(())
                 }
             }
+        }
+        Change::Into { .. } if !is_there(dir, &temporary)? => Ok(()), // it was written before
+        Change::Into { digest, seen } => {
+            in_place::take_in(dir, &temporary, name, digest, seen.as_deref(), check)
         }
         Change::Link if is_there(dir, &temporary)? => take_name(dir, &temporary, name),
         Change::Link => Ok(()),

@@ -35,7 +35,7 @@ pub(super) fn entry(step: &Step) -> Entry {
     let (path, change) = match step {
         Step::Put {
             declared, source, ..
-        } => (&declared.path, change(declared, source)),
+        } => (&declared.path, change(step.is_in_place(), declared, source)),
         Step::Attributes(declared) => (
             &declared.path,
             Change::Attributes {
@@ -52,7 +52,7 @@ pub(super) fn entry(step: &Step) -> Entry {
     }
 }
 
-fn change(declared: &Declared, source: &Source) -> Change {
+fn change(is_in_place: bool, declared: &Declared, source: &Source) -> Change {
     match &declared.target {
         Target::File(content) => {
             let (digest, over) = match source {
@@ -66,9 +66,14 @@ fn change(declared: &Declared, source: &Source) -> Change {
                     (new.digest, over)
                 }
             };
-            Change::File {
-                digest: digest.to_string(),
-                over,
+            let digest = digest.to_string();
+            match over {
+                Over::Anything if is_in_place => Change::Into { digest, seen: None },
+                Over::Text { digest: seen } if is_in_place => Change::Into {
+                    digest,
+                    seen: Some(seen),
+                },
+                over => Change::File { digest, over },
             }
         }
         Target::Symlink(_) => Change::Link,
@@ -157,10 +162,10 @@ fn sync(files: &mut Unsynced<'_>) -> Result<(), TransactionError> {
     })
 }
 
-/// Stages all of it. When it returns, all of it lasts.
+/// Stages all of it. When it returns, all of it lasts. `stops`: where somebody may say that it is to end.
 pub(super) fn all(
     host: &Host,
-    store: &Store,
+    stops: Option<&Store>,
     steps: &[Step],
     notes: &mut Vec<String>,
     lifted: &mut Lifted,
@@ -172,7 +177,7 @@ pub(super) fn all(
     let mut places: BTreeMap<&Path, OwnedFd> = BTreeMap::new();
     let mut unsynced = Unsynced::new();
     for step in sorted {
-        may_go_on(store)?;
+        may_go_on(stops)?;
         let path = step.path();
         let failed = |source| TransactionError::Stage {
             path: path.to_owned(),
@@ -181,7 +186,7 @@ pub(super) fn all(
         let (parent, name) = split(path).map_err(failed)?;
         if removes(step).is_some() {
             if let Ok(dir) = host.directory(parent, OFlags::RDONLY) {
-                changeable(&dir, &name, None).map_err(failed)?;
+                changeable(&dir, &name, None, false).map_err(failed)?;
                 if let Step::Put { .. } = step {
                     // Nothing may be there: where something stays, the version has not come.
                     gives_way(&dir, &name, path, &removed).map_err(failed)?;
@@ -234,10 +239,10 @@ fn one(
             source,
         } => (declared, like.as_ref(), source),
         Step::Attributes(_) | Step::Remove(_) => {
-            return changeable(dir, name, None).map(|()| None);
+            return changeable(dir, name, None, false).map(|()| None);
         }
     };
-    changeable(dir, name, Some(declared))?;
+    changeable(dir, name, Some(declared), step.is_in_place())?;
     let staged = match &declared.target {
         Target::Directory(_) => match openat(dir, name, LOOK, Mode::empty()) {
             // Made as it should be; where the version does not come, it goes again.
@@ -265,12 +270,17 @@ const LOOK: OFlags = OFlags::RDONLY
 
 /// What would only be found after the commit: a mount point, or something that the kernel lets nobody change; but for flags that are declared,
 /// and so are ours to take away.
-fn changeable(dir: &OwnedFd, name: &OsStr, declared: Option<&Declared>) -> Result<(), HealError> {
+fn changeable(
+    dir: &OwnedFd,
+    name: &OsStr,
+    declared: Option<&Declared>,
+    is_in_place: bool,
+) -> Result<(), HealError> {
     let ours = declared.is_some_and(|declared| declared.attributes.flags.is_some());
     let held = StatxAttributes::IMMUTABLE | StatxAttributes::APPEND;
     let look = |name: &OsStr, flags| statx(dir, name, flags, StatxFlags::TYPE);
     match look(name, AtFlags::SYMLINK_NOFOLLOW) {
-        Ok(stat) if stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) => {
+        Ok(stat) if stat.stx_attributes.contains(StatxAttributes::MOUNT_ROOT) && !is_in_place => {
             return Err(HealError::Busy);
         }
         Ok(stat) if !ours && stat.stx_attributes.intersects(held) => {
@@ -313,7 +323,7 @@ pub(super) fn drop_all(host: &Host, journal: &Journal) -> Result<(), HealError> 
     let mut places = BTreeMap::new();
     for Entry { path, change } in &journal.entries {
         match change {
-            Change::File { .. } | Change::Link | Change::Directory => {}
+            Change::File { .. } | Change::Into { .. } | Change::Link | Change::Directory => {}
             Change::Attributes { .. } | Change::Remove => continue,
         }
         let (parent, _) = split(path)?;

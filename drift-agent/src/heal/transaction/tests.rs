@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     compare::differences,
-    declare::{Target, sample},
+    declare::{Target, Writing, sample},
     heal::temporary_name,
     observe::observe,
     store::{Change, DEFAULT_QUOTA, Entry, Over},
@@ -224,7 +224,7 @@ fn committed(place: &Place, steps: &[Step], stage: Stage, done: usize) {
     place.store.write_journal(&journal).unwrap();
     stage::all(
         &place.host,
-        &place.store,
+        Some(&place.store),
         steps,
         &mut notes,
         &mut Vec::new(),
@@ -269,7 +269,7 @@ fn what_was_not_committed_is_dropped_and_what_was_comes_to_its_end_however_often
     let steps = three(&place);
     committed(&place, &steps, Stage::Intended, 0);
     let finished = recover(&place.host, &place.store).unwrap().unwrap();
-    assert!(finished.notes[0].contains("dropped: `p` 1.0.0 -> 2.0.0"));
+    assert!(finished.notes[0].contains("(`p` 1.0.0 -> 2.0.0) was interrupted before anything"));
     place.holds(&[("a", "old"), ("b", "old")]);
     assert_eq!(place.store.holding(), Holding::default());
 }
@@ -366,4 +366,80 @@ fn a_journal_says_paths_of_any_bytes() {
     );
     recover(&place.host, &place.store).unwrap();
     assert_eq!(fs::read(path).unwrap(), b"new");
+}
+
+fn in_place(path: &Path, mode: u32) -> Declared {
+    let Target::File(mut content) = sample::file(b"new") else {
+        panic!("a file")
+    };
+    content.write = Writing::InPlace;
+    let mut declared = sample::declared(path, Target::File(content));
+    declared.mode = Some(mode);
+    declared
+}
+
+#[test]
+fn what_is_written_in_place_keeps_its_inode_and_comes_to_its_end_from_wherever_it_was() {
+    use std::os::unix::fs::MetadataExt;
+    let long = "old ".repeat(100);
+    // What stands there after a kill: nothing was written, some, or all but the end.
+    for begun in ["", "n", "new"] {
+        let place = Place::new();
+        let path = place.at("file");
+        fs::write(&path, &long).unwrap();
+        fs::set_permissions(&path, fs::Permissions::from_mode(0o666)).unwrap();
+        fs::hard_link(&path, place.at("name")).unwrap();
+        let inode = fs::metadata(&path).unwrap().ino();
+        let declared = in_place(&path, 0o640);
+        let like = observe(&place.host, &declared, None, &mut |_| {}).stat;
+        let steps = [
+            place.put("other", sample::file(b"new")),
+            Step::Put {
+                declared: Arc::new(declared),
+                like,
+                source: Source::Declared,
+            },
+        ];
+        committed(&place, &steps, Stage::Committed, 0);
+        let digest = blake3::hash(b"new").to_string();
+        let entries = place.store.journal().unwrap().unwrap().entries;
+        assert_eq!(entries[1].change, Change::Into { digest, seen: None });
+        fs::write(&path, [begun, &long[begun.len()..]].concat()).unwrap();
+        for again in 0..2 {
+            let finished = recover(&place.host, &place.store).unwrap();
+            assert_eq!(finished.is_some(), again == 0);
+            place.holds(&[("file", "new"), ("name", "new"), ("other", "new")]);
+            let stat = fs::metadata(&path).unwrap();
+            assert_eq!((stat.ino(), stat.mode() & 0o7777), (inode, 0o640));
+        }
+    }
+}
+
+#[test]
+fn what_somebody_has_written_meanwhile_is_not_written_over_in_place() {
+    let place = Place::new();
+    let path = place.at("file");
+    fs::write(&path, "later").unwrap();
+    let declared = in_place(&path, 0o640);
+    let step = Step::Put {
+        like: observe(&place.host, &declared, None, &mut |_| {}).stat,
+        declared: Arc::new(declared),
+        source: Source::Declared,
+    };
+    let mut journal = Journal {
+        stage: Stage::Committed,
+        moves: Vec::new(),
+        holding: held(),
+        directories: Vec::new(),
+        entries: vec![stage::entry(&step)],
+        after: Vec::new(),
+    };
+    let (mut notes, mut lifted) = (Vec::new(), Vec::new());
+    stage::all(&place.host, None, &[step], &mut notes, &mut lifted).unwrap();
+    let Change::Into { seen, .. } = &mut journal.entries[0].change else {
+        panic!("in place")
+    };
+    *seen = Some(blake3::hash(b"earlier").to_string());
+    assert!(apply::all(&place.host, &journal, false).is_empty());
+    place.holds(&[("file", "later")]);
 }

@@ -8,6 +8,7 @@ use serde::Serialize;
 use super::super::{
     AbsentSpec, Acl, Attributes, Compare, DirectorySpec, Exhaustive, FileSpec, HardLinks, Heed,
     Mode, OnUnexpected, Principal, Redact, Rules, Severity, Spanned, SymlinkSpec, Through, Wanted,
+    Writing,
     compare::{Absence, Equal, Format, Keys, word},
     render,
 };
@@ -68,6 +69,8 @@ pub(super) struct Path<'v> {
     target: Option<&'v str>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     through: Vec<Link<'v>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    write: Option<&'static str>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     xattrs: BTreeMap<&'v str, Option<String>>,
 }
@@ -144,6 +147,7 @@ impl<'v> Path<'v> {
             final_newline,
             line_endings,
             hard_links,
+            write,
             compare,
             after_heal,
         } = spec;
@@ -175,6 +179,7 @@ impl<'v> Path<'v> {
             owner: owner.as_ref().map(id),
             redact: (*redact != Redact::default()).then(|| redact.name()),
             through: through(links.as_ref()),
+            write: (*write != Writing::default()).then(|| write.name()),
             ..Self::new(path, *on_drift, *severity)
         }
     }

@@ -14,7 +14,7 @@ use crate::{
     escape,
     policy::{
         AbsentSpec, Compare, Dependency, DirectorySpec, Environment, FileSpec, HardLinks, Heed,
-        Mode, PolicyVersion, Principal, Redact, Severity, SymlinkSpec,
+        Mode, PolicyVersion, Principal, Redact, Severity, SymlinkSpec, Writing,
         content::LARGEST_CONTENT,
         decode::{Cursor, Decoder, Fields},
         path::{self, Unfit},
@@ -127,6 +127,9 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
     let hard_links = fields.optional(decoder, "hardLinks", |decoder, rule| {
         decoder.word(rule, "rule", &HardLinks::ALL)
     });
+    let write = fields.optional(decoder, "write", |decoder, way| {
+        decoder.word(way, "way", &Writing::ALL)
+    });
     let compare = fields.optional(decoder, "compare", compare::compare);
     let after_heal = fields.optional(decoder, "afterHeal", reload::after_heal);
     fields.end(decoder);
@@ -138,6 +141,7 @@ fn file(decoder: &mut Decoder<'_>, cursor: Cursor<'_>) -> Option<FileSpec> {
         final_newline: final_newline.unwrap_or_default(),
         line_endings: line_endings.unwrap_or_default(),
         hard_links: hard_links.unwrap_or_default(),
+        write: write.unwrap_or_default(),
         compare: compare.unwrap_or_else(|| decoder.spanned(cursor, Compare::Exact)),
         after_heal: after_heal.unwrap_or_default(),
         path: path?,

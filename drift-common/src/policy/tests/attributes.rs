@@ -345,7 +345,7 @@ error: unknown field `defaultAcl`
     |                                        ^^^^^^^^^^
     = allowed here: path, pathBytes, through, content, mode, owner, group, xattrs, selinux, acl,
       flags, capabilities, onDrift, severity, redact, maxSize, finalNewline, lineEndings, hardLinks,
-      compare, afterHeal
+      write, compare, afterHeal
 
 error: unknown field `acl`
    --> p.yaml:19:29

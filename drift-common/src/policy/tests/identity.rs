@@ -75,7 +75,7 @@ fn the_same_meaning_has_the_same_digest() {
     check(
         &plain,
         r#"{"kind": "PolicyVersion", "spec": {"version": "1.2.0+build.7", "files": [
-            {"content": {"base64": "YQ=="}, "path": "/etc/b", "compare": "exact", "severity": "warning", "redact": "keys", "hardLinks": "report"},
+            {"content": {"base64": "YQ=="}, "path": "/etc/b", "compare": "exact", "severity": "warning", "redact": "keys", "hardLinks": "report", "write": "replace"},
             {"owner": "root", "mode": 644, "group": "0", "content": {"dataUrl": "data:,%61"}, "finalNewline": "ignore", "pathBytes": "L2V0Yy9h"}
           ], "policy": "web"}, "metadata": {"name": "other", "labels": {"x": "y"}}, "apiVersion": "configdrift.io/v1alpha1"}"#,
     );
@@ -169,6 +169,7 @@ fn another_meaning_has_another_digest() {
         ("finalNewline: ignore", "redact: all"),
         ("finalNewline: ignore", "maxSize: 1MiB"),
         ("finalNewline: ignore", "hardLinks: allow"),
+        ("finalNewline: ignore", "write: inPlace"),
         ("finalNewline: ignore", "compare: {format: yaml}"),
         ("finalNewline: ignore", "afterHeal: [{reload: a.service}]"),
     ] {

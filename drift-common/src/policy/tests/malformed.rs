@@ -71,7 +71,7 @@ fn a_misspelt_field_is_not_called_missing_too() {
    |       ^^^
    = allowed here: path, pathBytes, through, content, mode, owner, group, xattrs, selinux, acl,
      flags, capabilities, onDrift, severity, redact, maxSize, finalNewline, lineEndings, hardLinks,
-     compare, afterHeal",
+     write, compare, afterHeal",
     );
 }
 

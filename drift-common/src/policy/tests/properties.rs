@@ -166,6 +166,7 @@ fn said() -> Vec<FileSpec> {
       maxSize: 1MiB
       finalNewline: ignore
       hardLinks: allow
+      write: inPlace
       xattrs: {"user.a: b": "x y", user.b: {base64: //8=}, trusted.c: {absent: true}, user.d: "é\u202e"}
       acl: ["user::rw-", "user:7:r--", "user:a-b:r--", "group::r--", "mask::r--", "other::r--"]
       selinux: "system_u:object_r:etc_t:s0:c1,c2"
