@@ -10,6 +10,7 @@
 //! <state>/state.redb       versions seen, active and good; brakes: a cache            state
 //! <state>/canary           the file by which the agent hears itself                       canary
 //! <state>/history/N.log    what was reported                                          history
+//! <state>/files/N          files that healing has put others in the place of          file
 //! ```
 //!
 //! Everything blocks. After a kill or a power cut at any instant each of them is as it was before or as it should have become, and each
@@ -22,6 +23,7 @@ mod declaration;
 mod declared;
 mod error;
 mod evidence;
+mod file;
 mod folder;
 mod history;
 mod hold;
@@ -37,6 +39,7 @@ pub use declaration::identity;
 pub use declared::InForce;
 pub use error::{Changed, StoreError};
 pub use evidence::MOST_EVIDENCE;
+pub use file::FILES;
 pub use history::{Bounds, HistoryWriter, MOST_LINE, Past, read as read_history};
 pub use hold::{Failure, Held, Holding};
 pub use journal::{Change, Directory, Entry, Journal, Moved, Over, Stage};

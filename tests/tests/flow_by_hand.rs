@@ -2,8 +2,9 @@
 
 use std::{
     fs,
-    io::Read,
-    path::Path,
+    io::{Read, Write as _},
+    os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown},
+    path::{Path, PathBuf},
     process::{Child, Command, Stdio},
 };
 
@@ -11,6 +12,7 @@ use anyhow::{Context, Result, ensure};
 use drift_tests::{
     agent::{Agent, is_built},
     command::{is_clean, run, says},
+    privilege::is_root,
     scene::{DEFAULT, HEAL_AT_ONCE, Scene, file},
 };
 use serde_json::Value;
@@ -191,6 +193,65 @@ fn what_is_accepted_is_declared_by_the_next_version() -> Result<()> {
 /// The id of a record, as `history --show` takes it.
 fn id(record: &Value) -> Result<String> {
     Ok(record["id"].as_str().context("an id")?.to_owned())
+}
+
+/// The file itself is kept where the policy says so: as it was, and for who has it open.
+#[test]
+fn a_file_that_was_healed_is_kept_itself_where_the_policy_says_so() -> Result<()> {
+    const TEST: &str = "a_file_that_was_healed_is_kept_itself_where_the_policy_says_so";
+    if !is_built(TEST) || !is_root(TEST) {
+        return Ok(());
+    }
+    let scene = Scene::new()?;
+    let app = scene.at("app.conf");
+    scene.declare_spec(
+        "1.0.0",
+        &format!("{HEAL_AT_ONCE}  evidence: inode\n"),
+        "files:\n    - {path: TREE/app.conf, content: {inline: \"declared\\n\"}, mode: \"0644\"}\n  absent:\n    - {path: TREE/gone}\n",
+    )?;
+    fs::write(&app, "declared\n")?;
+    fs::set_permissions(&app, fs::Permissions::from_mode(0o644))?;
+    let agent = Agent::start(&scene, &SCAN)?;
+    let kept = |mark, path: &Path, before: &fs::Metadata| -> Result<PathBuf> {
+        let healed = agent.event(mark, "config.drift.healed", path)?;
+        let message = healed["message"].as_str().unwrap_or_default();
+        let place = message
+            .split("; ")
+            .find_map(|note| note.strip_prefix("the file itself is in "));
+        let place = PathBuf::from(place.with_context(|| healed.to_string())?);
+        let now = fs::symlink_metadata(&place)?;
+        let face = |stat: &fs::Metadata| (stat.ino(), stat.mode(), stat.uid(), stat.mtime_nsec());
+        ensure!(face(&now) == face(before), "{healed}");
+        ensure!(healed["evidence"][0]["digest"].is_string(), "{healed}");
+        Ok(place)
+    };
+    let mark = agent.mark();
+    let new = scene.elsewhere().join("new");
+    fs::write(&new, "drifted\n")?;
+    fs::set_permissions(&new, fs::Permissions::from_mode(0o4755))?;
+    chown(&new, Some(7), Some(8))?;
+    let mut writer = fs::File::options().append(true).open(&new)?;
+    let before = fs::metadata(&new)?;
+    fs::rename(&new, &app)?;
+    let place = kept(mark, &app, &before)?;
+    // Who has it open writes to what is kept.
+    writer.write_all(b"more\n")?;
+    ensure!(fs::read_to_string(&place)? == "drifted\nmore\n");
+    ensure!(fs::read_to_string(&app)? == "declared\n");
+    // What may not be there goes there, too.
+    let mark = agent.mark();
+    let gone = scene.at("gone");
+    fs::write(&new, "planted\n")?;
+    let before = fs::metadata(&new)?;
+    fs::rename(&new, &gone)?;
+    ensure!(fs::read_to_string(kept(mark, &gone, &before)?)? == "planted\n");
+    agent.stop()?;
+    // The next start leaves them whose they were.
+    let agent = Agent::start(&scene, &SCAN)?;
+    let stat = fs::metadata(&place)?;
+    ensure!((stat.uid(), stat.gid()) == (7, 8), "{stat:?}");
+    agent.stop()?;
+    Ok(())
 }
 
 /// Case B138: what was healed is kept with who and when, shown as the policy says, and is in no record.

@@ -12,6 +12,8 @@ use rustix::{
     process::geteuid,
 };
 
+use crate::store::FILES;
+
 /// Whether what belongs to this user is the agent's own: this process's, or, where that is root, who the detector is.
 #[must_use]
 pub fn is_own(user: u32) -> bool {
@@ -22,7 +24,7 @@ pub fn is_own(user: u32) -> bool {
 /// Folders in each other, at most: the store has fewer.
 const MOST_DEPTH: usize = 64;
 
-/// Gives a folder, and all that is in it, to this user and the group of the same number. No link is followed.
+/// Gives the state folder, and all that is in it but files that are kept as they were, to this user and the group of the same number. No link is followed.
 ///
 /// # Errors
 /// Something in it stays another's.
@@ -31,7 +33,7 @@ pub fn give(folder: &Path, owner: u32) -> io::Result<()> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let folder = openat(CWD, folder, flags, Mode::empty())?;
     let stat = fstat(&folder)?;
-    beneath(&folder, owner, MOST_DEPTH)?;
+    beneath(&folder, Some(FILES), owner, MOST_DEPTH)?;
     if is_others(&stat, owner) {
         let (user, group) = ids(owner);
         rustix::fs::fchown(&folder, user, group)?;
@@ -39,12 +41,13 @@ pub fn give(folder: &Path, owner: u32) -> io::Result<()> {
     Ok(())
 }
 
-fn beneath(folder: &OwnedFd, owner: u32, depth: usize) -> io::Result<()> {
+fn beneath(folder: &OwnedFd, except: Option<&str>, owner: u32, depth: usize) -> io::Result<()> {
     let depth = depth.checked_sub(1).ok_or(Errno::NAMETOOLONG)?;
     for entry in Dir::read_from(folder)? {
         let entry = entry?;
         let name = entry.file_name();
-        if matches!(name.to_bytes(), b"." | b"..") {
+        let is_left = except.is_some_and(|except| name.to_bytes() == except.as_bytes());
+        if is_left || matches!(name.to_bytes(), b"." | b"..") {
             continue;
         }
         match one(
@@ -66,7 +69,7 @@ fn one(folder: BorrowedFd<'_>, name: &std::ffi::OsStr, owner: u32, depth: usize)
     if FileType::from_raw_mode(stat.st_mode) == FileType::Directory {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let inside = openat(folder, name, flags, Mode::empty())?;
-        beneath(&inside, owner, depth)?;
+        beneath(&inside, None, owner, depth)?;
     }
     if is_others(&stat, owner) {
         // A second name of a file of somebody else's, planted here, gives nobody that file.

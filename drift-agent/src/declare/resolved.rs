@@ -177,7 +177,7 @@ const SEVERITIES: [Severity; 4] = [
     Severity::Critical,
 ];
 const REDACTS: [Redact; 3] = [Redact::None, Redact::Keys, Redact::All];
-const EVIDENCES: [Evidence; 2] = [Evidence::None, Evidence::Content];
+const EVIDENCES: [Evidence; 3] = [Evidence::None, Evidence::Content, Evidence::Inode];
 const MASS_DRIFTS: [MassDrift; 2] = [MassDrift::Hold, MassDrift::Heal];
 const ON_REMOVES: [OnRemove; 2] = [OnRemove::Leave, OnRemove::Remove];
 const HARD_LINKS: [HardLinks; 2] = [HardLinks::Report, HardLinks::Allow];

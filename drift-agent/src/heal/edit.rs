@@ -6,6 +6,7 @@ use crate::{
     compare::structured::EditError,
     declare::{Content, Declared},
     observe::{Found, Host, Observed, observe},
+    store::Store,
 };
 
 use super::{
@@ -19,13 +20,14 @@ pub(super) fn edit(
     host: &Host,
     declared: &Declared,
     content: &Content,
+    keep: Option<&Store>,
 ) -> Result<Healed, HealError> {
     let seen = observe(host, declared, None, &mut |_| {});
     let text = edited(&seen, content)?;
     if text.digest == text.instead_of {
         return attributes(host, declared, seen.stat.as_ref());
     }
-    replace(host, declared, &text.as_new(), seen.stat.as_ref())
+    replace(host, declared, &text.as_new(), seen.stat.as_ref(), keep)
 }
 
 /// Puts a file with these very bytes, and the declared attributes, in the place of one that has other names.
@@ -36,7 +38,7 @@ pub(super) fn apart(
 ) -> Result<Healed, HealError> {
     let seen = observe(host, declared, None, &mut |_| {});
     let text = kept(&seen, content)?;
-    replace(host, declared, &text.as_new(), seen.stat.as_ref())
+    replace(host, declared, &text.as_new(), seen.stat.as_ref(), None)
 }
 
 /// The text of a file that is made from what stands there.

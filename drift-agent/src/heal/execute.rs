@@ -19,6 +19,7 @@ use crate::{
     declare::{Declared, HardLinks, Target},
     observe::{Host, Place, Stat},
     report::FileType,
+    store::Store,
     sync::sync_directory,
 };
 
@@ -132,28 +133,42 @@ impl HealError {
 }
 
 /// Does it. Blocking: writes and syncs.
+///
+/// # Errors
+/// It is as it was.
 pub fn execute(
     host: &Host,
     declared: &Declared,
     action: &Action,
     observed: Option<&Stat>,
 ) -> Result<Healed, HealError> {
+    carry_out(host, declared, action, observed, None)
+}
+
+/// As [`execute`]. `keep`: where files are moved that give way.
+pub(super) fn carry_out(
+    host: &Host,
+    declared: &Declared,
+    action: &Action,
+    observed: Option<&Stat>,
+    keep: Option<&Store>,
+) -> Result<Healed, HealError> {
     match action {
         Action::Edit => match &declared.target {
-            Target::File(content) => edit::edit(host, declared, content),
+            Target::File(content) => edit::edit(host, declared, content, keep),
             Target::Symlink(_) | Target::Absent | Target::Directory(_) => Err(HealError::Changed),
         },
         Action::Attributes => attributes(host, declared, observed),
-        Action::Remove => other::absent(host, declared),
+        Action::Remove => other::absent(host, declared, keep),
         Action::Clear(names) => other::clear(host, declared, names),
         Action::Replace => match &declared.target {
             Target::File(content) => {
                 // Something that is no regular file has no attributes worth keeping.
                 let like = observed.filter(|stat| stat.file_type == FileType::File);
-                replace::replace(host, declared, &New::of(content)?, like)
+                replace::replace(host, declared, &New::of(content)?, like, keep)
             }
             Target::Symlink(target) => other::link(host, declared, target),
-            Target::Absent => other::absent(host, declared),
+            Target::Absent => other::absent(host, declared, keep),
             Target::Directory(_) => other::directory(host, declared),
         },
     }
@@ -191,7 +206,7 @@ pub(super) fn attributes(
         return match &content.meaning {
             // What it holds says what is declared, and may hold more.
             Some(_) => edit::apart(host, declared, content),
-            None => replace::replace(host, declared, &New::of(content)?, observed),
+            None => replace::replace(host, declared, &New::of(content)?, observed, None),
         };
     }
     attribute::without_flags(file.as_fd(), declared, || {

@@ -20,7 +20,7 @@ use rustix::{
 };
 
 use crate::{
-    declare::{Declared, Target},
+    declare::{Declared, Evidence, Target},
     observe::{Host, Observed, Stat},
     report::FileType,
     store::Store,
@@ -29,7 +29,7 @@ use crate::{
 use super::{
     action::Action,
     edit,
-    execute::{HealError, Healed, execute, set_owner},
+    execute::{HealError, Healed, carry_out, set_owner},
     replace,
     transaction::{self, Source, Step, Transaction, TransactionError},
 };
@@ -40,10 +40,10 @@ pub fn is_in_place(declared: &Declared, stands: Option<&Stat>) -> bool {
     declared.target.is_in_place() && stands.is_some_and(|stat| stat.file_type == FileType::File)
 }
 
-/// Does what an action says, in the way that the policy says. Blocking: writes and syncs. Of those that share a state folder, one at a time writes in place.
+/// Does what an action says, in the way that the policy says, and moves files that give way to where they are kept, where it says that. Blocking: writes and syncs. Of those that share a state folder, one at a time writes in place.
 ///
 /// # Errors
-/// As [`execute`].
+/// As [`super::execute`].
 pub fn put_back(
     host: &Host,
     store: &Store,
@@ -60,7 +60,8 @@ pub fn put_back(
         _ => None,
     };
     let Some(source) = source else {
-        return execute(host, declared, action, observed.stat.as_ref());
+        let keep = (declared.policy.evidence == Evidence::Inode).then_some(store);
+        return carry_out(host, declared, action, observed.stat.as_ref(), keep);
     };
     let journal = |source: io::Error| HealError::Io {
         step: "write the journal",

@@ -14,6 +14,7 @@ use rustix::{
 use crate::{
     declare::Declared,
     observe::{Host, Place},
+    store::Store,
     sync::sync_directory,
 };
 
@@ -23,7 +24,7 @@ use super::{
         HealError, Healed, is_here_alone, parent_and_name, place, set_attributes,
         unreachable_parent,
     },
-    replace::{remove, remove_stale, rename_over, temporary_name},
+    replace::{let_go, remove, remove_stale, rename_over, temporary_name},
 };
 
 /// What a missing directory gets where nothing is declared.
@@ -154,11 +155,20 @@ pub(super) fn exchange(
 }
 
 /// Removes what stands there.
-pub(super) fn absent(host: &Host, declared: &Declared) -> Result<Healed, HealError> {
+pub(super) fn absent(
+    host: &Host,
+    declared: &Declared,
+    keep: Option<&Store>,
+) -> Result<Healed, HealError> {
+    let mut healed = Healed::default();
     let (dir, name) = parent_and_name(host, declared, OFlags::RDONLY)?;
-    remove(&dir, &name).map_err(HealError::at("remove what stands there"))?;
+    match keep {
+        Some(store) => let_go(&dir, &name, store, &mut healed.notes),
+        None => remove(&dir, &name).map(drop),
+    }
+    .map_err(HealError::at("remove what stands there"))?;
     sync_directory(&dir).map_err(HealError::at("sync the directory"))?;
-    Ok(Healed::default())
+    Ok(healed)
 }
 
 /// Removes names from a directory.

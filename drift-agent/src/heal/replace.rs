@@ -10,6 +10,7 @@ use std::{
     io::{Read, Seek, SeekFrom},
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     path::Path,
+    time::SystemTime,
 };
 
 use drift_common::policy::ACCESS_ACL;
@@ -27,6 +28,7 @@ use crate::{
     compare::structured::MAX_SIZE,
     declare::{Body, Content, Declared},
     observe::Stat,
+    store::Store,
     sync::sync_directory,
 };
 
@@ -76,12 +78,14 @@ pub fn temporary_name(path: &Path) -> OsString {
     OsString::from(format!(".drift-{}.tmp", &digest[..16]))
 }
 
-/// Puts a file as declared in place of whatever stands there. `like`: the regular file that is replaced; what is not declared stays as it was there.
+/// Puts a file as declared in place of whatever stands there. `like`: the regular file that is replaced; what is not declared stays as it was there. `keep`: where
+/// that file is moved.
 pub(super) fn replace(
     host: &Host,
     declared: &Declared,
     new: &New<'_>,
     like: Option<&Stat>,
+    keep: Option<&Store>,
 ) -> Result<Healed, HealError> {
     let mut healed = Healed::default();
     let (dir, name) = place(host, declared, &mut healed.notes)?;
@@ -91,9 +95,13 @@ pub(super) fn replace(
         // Before it takes the name: what a power cut leaves there is whole.
         fsync(&file).map_err(HealError::at("sync the file"))?;
         lifted = attribute::lift_named(&dir, &name, declared)?;
-        match &new.instead_of {
-            None => rename_over(&dir, &temporary, &name),
-            Some(seen) => exchange(&dir, &temporary, &name, seen),
+        match (&new.instead_of, keep.filter(|_| like.is_some())) {
+            (None, None) => rename_over(&dir, &temporary, &name),
+            (Some(seen), None) => exchange(&dir, &temporary, &name, seen),
+            (seen, Some(store)) => {
+                let seen = seen.as_ref();
+                set_aside(&dir, &temporary, &name, seen, store, &mut healed.notes)
+            }
         }
         .map(|()| file)
     });
@@ -370,6 +378,72 @@ pub(super) fn exchange(
     }
     exchange_back(dir, temporary, name)?;
     Err(HealError::Changed)
+}
+
+/// As [`exchange`], or whatever stands there; and what had the name is kept.
+fn set_aside(
+    dir: &OwnedFd,
+    temporary: &OsString,
+    name: &OsString,
+    seen: Option<&blake3::Hash>,
+    store: &Store,
+    notes: &mut Vec<String>,
+) -> Result<(), HealError> {
+    match (
+        renameat_with(dir, temporary, dir, name, RenameFlags::EXCHANGE),
+        seen,
+    ) {
+        (Ok(()), _) => {}
+        (Err(Errno::NOENT), None) => return rename_over(dir, temporary, name),
+        (Err(Errno::NOENT), Some(_)) => return Err(HealError::Changed),
+        (Err(error @ (Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP)), _) => {
+            notes.push(not_kept(&error.into()));
+            return match seen {
+                None => rename_over(dir, temporary, name),
+                Some(seen) => exchange(dir, temporary, name, seen),
+            };
+        }
+        (Err(error), _) => return Err(HealError::at("rename")(error)),
+    }
+    if let Some(seen) = seen
+        && !holds(dir, temporary, seen).is_ok_and(|holds| holds)
+    {
+        exchange_back(dir, temporary, name)?;
+        return Err(HealError::Changed);
+    }
+    let_go(dir, temporary, store, notes).map_err(HealError::at("remove the old file"))?;
+    sync_directory(dir).map_err(HealError::at("sync the directory"))
+}
+
+/// A name goes: what has it is moved to where it is kept, if that can be.
+pub(super) fn let_go(
+    dir: &OwnedFd,
+    name: &OsStr,
+    store: &Store,
+    notes: &mut Vec<String>,
+) -> Result<(), Errno> {
+    match store.keep_file(dir, name, SystemTime::now()) {
+        Ok(place) => {
+            notes.push(format!("the file itself is in {}", place.display()));
+            Ok(())
+        }
+        Err(error) => {
+            // Of what is no file there is only what it says.
+            if Errno::from_io_error(&error) != Some(Errno::INVAL) {
+                notes.push(not_kept(&error));
+            }
+            remove(dir, name).map(drop)
+        }
+    }
+}
+
+fn not_kept(error: &std::io::Error) -> String {
+    let why = match Errno::from_io_error(error) {
+        Some(Errno::XDEV) => "the state folder is on another file system".to_owned(),
+        Some(Errno::FBIG) => "it is too large".to_owned(),
+        _ => error.to_string(),
+    };
+    format!("the file itself is not kept: {why}")
 }
 
 /// What was moved aside comes back.

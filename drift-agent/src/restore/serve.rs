@@ -190,13 +190,10 @@ impl Server {
                 "it is something else now than what was judged: it is judged again",
             ));
         }
-        let result = if heal::is_in_place(declared, observed.stat.as_ref()) {
-            let _one = self.in_place.lock().unwrap_or_else(PoisonError::into_inner);
-            heal::put_back(&self.host, &self.store, declared, &action, &observed)
-        } else {
-            heal::execute(&self.host, declared, &action, observed.stat.as_ref())
-        };
-        match result {
+        let is_in_place = heal::is_in_place(declared, observed.stat.as_ref());
+        let _one =
+            is_in_place.then(|| self.in_place.lock().unwrap_or_else(PoisonError::into_inner));
+        match heal::put_back(&self.host, &self.store, declared, &action, &observed) {
             Ok(healed) => Ok(Answer::Healed {
                 notes: healed.notes,
             }),

@@ -66,11 +66,17 @@ pub enum Evidence {
     /// The content of files, with who has made it so and when.
     #[default]
     Content,
+    /// That, and the files themselves, where they can be moved.
+    Inode,
 }
 
 impl Evidence {
     /// Each with the word for it.
-    pub const ALL: [(&'static str, Self); 2] = [("none", Self::None), ("content", Self::Content)];
+    pub const ALL: [(&'static str, Self); 3] = [
+        ("none", Self::None),
+        ("content", Self::Content),
+        ("inode", Self::Inode),
+    ];
 
     /// The word for it.
     #[must_use]
@@ -78,6 +84,7 @@ impl Evidence {
         match self {
             Self::None => "none",
             Self::Content => "content",
+            Self::Inode => "inode",
         }
     }
 }

@@ -114,7 +114,7 @@ const POLICY: &[Row] = &[
     ),
     (
         "/spec/evidence",
-        &["\"content\"", "\"none\""],
+        &["\"content\"", "\"inode\"", "\"none\""],
         &["\"all\"", "1"],
     ),
     (

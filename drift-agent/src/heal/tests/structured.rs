@@ -154,17 +154,17 @@ fn who_writes_to_a_shared_file_meanwhile_does_not_write_in_vain() {
         instead_of: Some(blake3::hash(there.as_bytes())),
     };
     // Gone meanwhile; then something else.
-    let error = replace(&host(), &declared, &new("seen"), seen.stat.as_ref()).unwrap_err();
+    let error = replace(&host(), &declared, &new("seen"), seen.stat.as_ref(), None).unwrap_err();
     assert!(matches!(error, HealError::Changed), "{error}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
     fs::write(&path, "newer").unwrap();
     let before = fs::metadata(&path).unwrap().ino();
-    let error = replace(&host(), &declared, &new("seen"), seen.stat.as_ref()).unwrap_err();
+    let error = replace(&host(), &declared, &new("seen"), seen.stat.as_ref(), None).unwrap_err();
     assert_eq!(error.reason(), "changed-meanwhile");
     assert_eq!(fs::read_to_string(&path).unwrap(), "newer");
     assert_eq!(fs::metadata(&path).unwrap().ino(), before);
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
-    replace(&host(), &declared, &new("newer"), seen.stat.as_ref()).unwrap();
+    replace(&host(), &declared, &new("newer"), seen.stat.as_ref(), None).unwrap();
     assert_eq!(fs::read_to_string(&path).unwrap(), "{\"a\": 1}");
     assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
 }

@@ -333,7 +333,7 @@ fn document() -> impl Strategy<Value = Document> {
         },
     );
     let on_remove = select(vec![OnRemove::Leave, OnRemove::Remove]);
-    let evidence = select(vec![Evidence::None, Evidence::Content]);
+    let evidence = select(vec![Evidence::None, Evidence::Content, Evidence::Inode]);
     let policy = (
         name(),
         number(),

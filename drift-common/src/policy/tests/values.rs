@@ -435,6 +435,6 @@ error: unknown evidence `all`
     |
  11 |   evidence: all
     |             ^^^
-    = allowed here: none, content"#,
+    = allowed here: none, content, inode"#,
     );
 }
