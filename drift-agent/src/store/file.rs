@@ -6,7 +6,7 @@ use std::{
     io,
     os::fd::AsFd,
     path::PathBuf,
-    time::{Duration, SystemTime},
+    time::SystemTime,
 };
 
 use rustix::{
@@ -24,7 +24,7 @@ const MOST_FILES: usize = 64;
 const MOST_BYTES: u64 = 256 << 20;
 
 /// Names that are tried, where several files are moved in the same moment.
-const TRIES: u32 = 100;
+const TRIES: u128 = 100;
 
 impl Store {
     /// Moves a regular file here: its name in `dir` is free then. Where it is now.
@@ -41,16 +41,16 @@ impl Store {
             return Err(Errno::FBIG.into());
         }
         let folder = self.folder.folder(FILES)?;
-        make_room(&folder, size)?;
-        let age = now
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        for n in 0..TRIES {
-            let nanoseconds = (age + Duration::from_nanos(n.into())).as_nanos();
-            // In the order of their names they came.
-            let kept = format!("{nanoseconds:020}");
+        let newest = make_room(&folder, size)?;
+        let age = now.duration_since(SystemTime::UNIX_EPOCH);
+        let now = age.unwrap_or_default().as_nanos();
+        // In the order of their names they came, whatever the clock says.
+        let first = newest.map_or(now, |newest| now.max(newest + 1));
+        for number in first..first + TRIES {
+            let kept = format!("{number:020}");
             match renameat_with(&dir, name, &folder, &*kept, RenameFlags::NOREPLACE) {
                 Ok(()) => return Ok(self.path.join(FILES).join(kept)),
+                // Another one came at the same time.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -63,10 +63,14 @@ fn on_disk(stat: &Stat) -> u64 {
     u64::try_from(stat.st_blocks).unwrap_or(0) * 512
 }
 
-/// The oldest go, until one more of this size may come.
-fn make_room(folder: &Folder, size: u64) -> io::Result<()> {
+/// The oldest go, until one more of this size may come. The number of the newest.
+fn make_room(folder: &Folder, size: u64) -> io::Result<Option<u128>> {
     let mut names = folder.names()?;
     names.sort_unstable();
+    let newest = names
+        .iter()
+        .rev()
+        .find_map(|name| name.to_str()?.parse().ok());
     let sizes: Vec<(OsString, u64)> = names
         .into_iter()
         .map(|name| {
@@ -84,7 +88,7 @@ fn make_room(folder: &Folder, size: u64) -> io::Result<()> {
         bytes -= freed;
         count -= 1;
     }
-    Ok(())
+    Ok(newest)
 }
 
 #[cfg(test)]
