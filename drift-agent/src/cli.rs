@@ -14,6 +14,7 @@ mod format;
 mod heal;
 mod history;
 mod kubectl;
+mod own_history;
 mod pause;
 mod policy;
 mod probe;

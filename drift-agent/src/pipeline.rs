@@ -12,6 +12,7 @@ mod by_hand;
 mod change;
 mod describe;
 mod drain;
+mod ears;
 mod end;
 mod guard;
 mod healed;
@@ -46,8 +47,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-use aya::maps::{MapData, RingBuf};
-use log::{error, warn};
 use tokio::{
     signal::unix::{Signal, SignalKind, signal},
     sync::mpsc,
@@ -58,18 +57,19 @@ use crate::{
     confine::Confined,
     declare::{Basis, Changes, Rejected, Snapshot},
     observe::{Host, Identify, Objects, Register, Search, boot_ns},
-    probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
+    probe::Probe,
     report::{Cause, Event, Record, ReportError, Reporter, Watching, complain},
     restore::Restorer,
     serve::Asked,
-    settings::{SCAN_ALONE, SCAN_BESIDE_PROBES, Settings},
+    settings::{SCAN_BESIDE_PROBES, Settings},
     stop::Files,
     store::Store,
-    switch::Switched,
+    switch::{Changed, Switched},
 };
 
 use self::{
     change::Next,
+    ears::{Ears, rung},
     health::Noting,
     path::PathState,
     quiet::{Pace, Quiet},
@@ -114,18 +114,6 @@ pub enum PipelineError {
     Threads(#[source] io::Error),
     #[error("cannot write the ready file {path}")]
     Ready { path: String, source: io::Error },
-}
-
-/// The kernel half, taken apart: the ring is waited for apart from all other state.
-struct Ears {
-    changes: Doorbell,
-    loads: RingBuf<MapData>,
-    counters: Counters,
-    watch: Arc<Watch>,
-    capacity: usize,
-    table_bytes: Option<u64>,
-    /// Keeps the programs attached.
-    attached: Attached,
 }
 
 /// All state.
@@ -213,7 +201,7 @@ pub struct Parts {
     /// What the folder says waits: what is declared is what it said before.
     pub waits: bool,
     /// Versions that were changed before the start: programs are still to take that in.
-    pub switched: Option<Switched>,
+    pub switched: Option<Changed>,
     /// `Err`: why there are no probes.
     pub probe: Result<Probe, String>,
     /// What the cluster says of containers.
@@ -320,7 +308,10 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
         None => pipeline.keep(&parts.snapshot, sources),
     }
     pipeline.declare(Arc::new(parts.snapshot), None, Cause::Start, &mut ears)?;
-    if let Some(switched) = parts.switched {
+    if let Some(Changed { switched, taken }) = parts.switched {
+        for taken in taken {
+            pipeline.tell(&taken.record(&pipeline.snapshot, None))?;
+        }
         pipeline.after_switch(&switched, None);
     }
     pipeline.look_at_stops(Cause::Start, None)?;
@@ -390,38 +381,6 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
 
 fn listen(kind: SignalKind) -> Result<Signal, PipelineError> {
     signal(kind).map_err(PipelineError::Signals)
-}
-
-/// Waits for the kernel half; for ever, where there is none.
-async fn rung(ears: &mut Option<Ears>) {
-    match ears {
-        Some(ears) => {
-            if let Err(error) = ears.changes.rung().await {
-                error!(
-                    "waiting for the kernel programs failed ({error}): changes are found by scanning until the next start"
-                );
-                std::future::pending::<()>().await;
-            }
-        }
-        None => std::future::pending().await,
-    }
-}
-
-impl Ears {
-    fn new(mut probe: Probe) -> Result<Ears, PipelineError> {
-        if let Some(said) = probe.said.take() {
-            said.pass_on();
-        }
-        Ok(Ears {
-            changes: Doorbell::new(probe.changes).map_err(PipelineError::Ring)?,
-            loads: probe.loads,
-            counters: probe.counters,
-            watch: Arc::new(probe.watch),
-            capacity: probe.capacity,
-            table_bytes: probe.table_bytes,
-            attached: probe.attached,
-        })
-    }
 }
 
 impl Pipeline {
@@ -530,35 +489,6 @@ impl Pipeline {
             self.look(index, cause, true);
         }
         self.ready()
-    }
-
-    /// The kernel tables are too small for what is declared now: load the programs anew.
-    fn larger(&mut self, objects: usize) -> Option<Ears> {
-        let reason = match self.listen(objects) {
-            Ok(ears) => return Some(ears),
-            Err(reason) => reason,
-        };
-        warn!("going on by scanning: {reason}");
-        let now = Instant::now();
-        self.timers.set(Timer::Scan, now + SCAN_ALONE);
-        self.timers.set(Timer::FullScan, now + SCAN_BESIDE_PROBES);
-        self.deaf = Some(reason);
-        None
-    }
-
-    /// Loads and attaches the kernel half.
-    fn listen(&mut self, objects: usize) -> Result<Ears, String> {
-        let probe = Probe::load(ProbeSettings {
-            // Nobody listens where nobody asked for probes.
-            sensor: self.settings.sensor.probes().unwrap_or_default(),
-            objects,
-            ring: self.settings.ring,
-            debug: self.settings.debug_probes,
-        })
-        .map_err(|refused| refused.to_string())?;
-        let ears = Ears::new(probe).map_err(|error| error.to_string())?;
-        self.losses.other_programs();
-        Ok(ears)
     }
 
     /// A policy whose version is new here is told.

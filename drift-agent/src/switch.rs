@@ -12,7 +12,7 @@ mod plan;
 
 pub use answer::Answer;
 pub use choose::{Decision, Demand, Wish, choose};
-pub use evidence::{Taken, keep_evidence};
+pub use evidence::{Changed, Taken, keep_evidence};
 pub use pause::{paused, resumed};
 
 use std::{

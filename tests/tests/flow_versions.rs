@@ -261,9 +261,23 @@ fn a_version_that_changed_while_no_agent_ran_comes_as_a_whole() -> Result<()> {
     wait::until(SOON, is_kept).map_err(anyhow::Error::msg)?;
     ensure!(agent.stop()?.success());
     place.say(2, "")?;
+    // What somebody has done meanwhile goes with the version, and is kept.
+    let edited = place.file(0);
+    fs::write(&edited, "by hand, before 2\n")?;
     let agent = Agent::start(&place.scene, &scan)?;
     place.is_at(2)?;
-    is_quiet(&agent.since(0))?;
+    let records = agent.since(0);
+    let (replaced, rest): (Vec<Value>, Vec<Value>) = records
+        .into_iter()
+        .partition(|record| record["reason"] == "replaced");
+    let digest = |text: &str| format!("blake3:{}", blake3::hash(text.as_bytes()));
+    ensure!(
+        replaced.len() == 1
+            && replaced[0]["path"] == edited.display().to_string()
+            && replaced[0]["evidence"][0]["digest"] == digest("by hand, before 2\n"),
+        "{replaced:?}"
+    );
+    is_quiet(&rest)?;
     ensure!(
         agent
             .errors()
@@ -276,8 +290,15 @@ fn a_version_that_changed_while_no_agent_ran_comes_as_a_whole() -> Result<()> {
     let said = place.says(&["rollback", "p"], 1)?;
     ensure!(said.contains("--policies DIR"), "{said}");
     let policies = place.scene.policies().display().to_string();
+    fs::write(&edited, "by hand, before 1\n")?;
     place.says(&["rollback", "p", "--policies", &policies], 0)?;
-    place.is_at(1)
+    place.is_at(1)?;
+    let history = place.says(&["history", "-o", "jsonl"], 0)?;
+    let kept = history
+        .lines()
+        .filter(|line| line.contains(&digest("by hand, before 1\n")));
+    ensure!(kept.count() == 1, "{history}");
+    Ok(())
 }
 
 /// Policies that need each other move together, though the first by name comes last: by a running agent, there and back.

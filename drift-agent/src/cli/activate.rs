@@ -9,7 +9,12 @@ use std::{
 use anyhow::{Context, Result, bail};
 use clap::Args;
 
-use super::{root::HostRoot, run::lock, state::StateFolder};
+use super::{
+    own_history::{WITHIN, own_history},
+    root::HostRoot,
+    run::lock,
+    state::StateFolder,
+};
 use crate::{
     declare::Snapshot,
     heal,
@@ -19,7 +24,7 @@ use crate::{
     serve::{AskError, Body, Request, ask},
     stop::{BREAK_GLASS, Files, Stops},
     store::{DEFAULT_QUOTA, Store},
-    switch::{self, Answer, Decision, Demand, Wish},
+    switch::{self, Answer, Decision, Demand, Taken, Wish},
 };
 
 /// Give a policy another version on this node, with all that has to move along, whole or not at all.
@@ -168,6 +173,19 @@ pub(super) fn first_line(text: &str) -> String {
     line.chars().take(MOST).collect()
 }
 
+/// What was not as declared and went with the versions is in the history.
+fn tell(state: &Path, taken: Vec<Taken>, new: &Snapshot) -> Result<()> {
+    if taken.is_empty() {
+        return Ok(());
+    }
+    let mut reporter = own_history(Some(state))?;
+    for taken in taken {
+        reporter.report(&taken.record(new, None))?;
+    }
+    reporter.flush(WITHIN)?;
+    Ok(())
+}
+
 /// Without an agent: this process holds the state folder, and does it.
 fn alone(
     (state, policies, root): (&Path, &Path, &HostRoot),
@@ -240,12 +258,18 @@ fn alone(
         return Ok(Answer::rehearsed(&moves, steps));
     }
     store.forget_abort()?;
+    let taken = switch::keep_evidence(&host, &store, &before, &snapshot, &moves, &|_| false);
     match switch::perform(&host, &store, &before, &snapshot, &moves, holding) {
         Ok(switched) => {
             let in_force = store.in_force(policies, &snapshot, basis.take_sources());
             if let Err(error) = store.keep(&in_force) {
                 complain(format_args!(
                     "The policies in force are not kept for a start without them: {error}."
+                ));
+            }
+            if let Err(error) = tell(state, taken, &snapshot) {
+                complain(format_args!(
+                    "What went with the versions is not in the history: {error:#}."
                 ));
             }
             let answer = Answer::done(&switched);

@@ -1,11 +1,10 @@
 //! `drift-agent heal`: put back what is declared, now, because somebody says so.
 
 use std::{
-    io,
     path::{Path, PathBuf},
     process::ExitCode,
     sync::Arc,
-    time::{Duration, Instant, SystemTime},
+    time::{Instant, SystemTime},
 };
 
 use anyhow::{Context, Result, bail};
@@ -13,7 +12,13 @@ use clap::Args;
 use drift_common::escape;
 
 use super::{
-    activate::who, format::Format, root::HostRoot, run::lock, state::StateFolder, whole::whole,
+    activate::who,
+    format::Format,
+    own_history::{WITHIN, own_history},
+    root::HostRoot,
+    run::lock,
+    state::StateFolder,
+    whole::whole,
 };
 use crate::{
     compare::{Drift, attribute::out_of_reach, differences},
@@ -22,11 +27,11 @@ use crate::{
     observe::{Host, Observed, observe},
     pipeline::{declared_side, observed_side},
     reload::{self, Allowed},
-    report::{Cause, Event, Look, Outcome, Output, Record, Reporter, complain},
+    report::{Cause, Event, Outcome, Record, Reporter, complain},
     restore::{believe, hold},
     serve::{AskError, Body, HandOutcome, Healing, Request, Row, Rows, ask},
     stop::{BREAK_GLASS, Files, Stops},
-    store::{Bounds, DEFAULT_QUOTA, HeldBrake, Longest, PathForm, Store},
+    store::{DEFAULT_QUOTA, HeldBrake, Longest, PathForm, Store},
 };
 
 /// Put back now what is declared of these paths, or of all.
@@ -184,20 +189,7 @@ fn alone(
         files: Files::of(state, Path::new(BREAK_GLASS)).look(),
         pauses: store.pauses(),
     };
-    let mut reporter = Reporter::to(
-        Box::new(io::sink()),
-        Look::of_stdout(),
-        Output::Jsonl,
-        &super::node(),
-        None,
-    )?;
-    if !asked.dry_run
-        && let Err(error) = reporter.keep_history(state, Bounds::default())
-    {
-        complain(format_args!(
-            "No history is kept ({error}). All else goes on."
-        ));
-    }
+    let reporter = own_history((!asked.dry_run).then_some(state))?;
     let mut by_hand = Alone {
         host,
         store,
@@ -217,7 +209,7 @@ fn alone(
     // Commands are the running agent's to allow.
     let came = reload::perform_all(&by_hand.after, &Allowed::default());
     rows.after = came.iter().map(reload::Came::sentence).collect();
-    by_hand.reporter.flush(Duration::from_secs(5))?;
+    by_hand.reporter.flush(WITHIN)?;
     Ok(rows)
 }
 

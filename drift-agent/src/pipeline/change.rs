@@ -16,7 +16,7 @@ use crate::{
 };
 
 use super::{
-    Ears, Pipeline, PipelineError, describe, mounts,
+    Ears, Pipeline, PipelineError, mounts,
     work::{Done, Haste},
 };
 
@@ -267,33 +267,11 @@ impl Pipeline {
         let each = taken.into_iter().map(|taken| {
             let at = old.binary_search_by(|declared| declared.path.cmp(&taken.path));
             let drift = at.ok().and_then(|index| self.paths[index].drift.as_ref());
-            let mut record = Record::new(Event::PolicyActivated);
-            record.version = new
-                .policy(&taken.policy)
-                .map(|(policy, _)| policy.version.clone());
-            record.message = Some(if taken.was_declared {
-                format!(
-                    "what stood there was not as {} declared it, and went with the change of versions: it is kept",
-                    taken.declared.policy.version
-                )
-            } else {
-                "nobody had declared what stood there, and it went with the change of versions: it is kept"
-                    .to_owned()
-            });
-            record.policy = Some(taken.policy);
-            record.path = Some(taken.path);
-            record.reason = Some("replaced");
-            record.cause = Some(Cause::Policy);
-            record.severity = Some(taken.declared.severity);
-            record.drift = taken.drifts;
-            record.declared = Some(describe::declared(&taken.declared));
-            record.observed = Some(describe::observed(&taken.observed));
-            record.evidence = taken.evidence;
-            record.actor = Some(drift.map_or_else(
-                || Err("it was found when the versions changed".to_owned()),
-                |drift| drift.actor.clone().unwrap_or_else(|| Err("not known".to_owned())),
-            ));
-            record
+            let actor = drift.map(|drift| drift.actor.clone());
+            taken.record(
+                new,
+                actor.map(|actor| actor.unwrap_or_else(|| Err("not known".to_owned()))),
+            )
         });
         each.collect()
     }

@@ -6,13 +6,14 @@ use std::{
     sync::Arc,
 };
 
-use super::plan;
+use super::{Switched, plan};
 use crate::{
     compare::Drift,
     declare::{Declared, Mode, Snapshot, Target},
     heal::{self, Action},
     observe::{Host, Observed, observe_at_rest},
-    report::Evidence,
+    pipeline::{declared_side, observed_side},
+    report::{Actor, Cause, Event, Evidence, Record},
     store::{Moved, Store},
 };
 
@@ -29,6 +30,44 @@ pub struct Taken {
     /// Without the bytes.
     pub observed: Observed,
     pub evidence: Vec<Evidence>,
+}
+
+/// Versions that were changed before an agent was there to tell of it, and what went with them.
+#[derive(Debug)]
+pub struct Changed {
+    pub switched: Switched,
+    pub taken: Vec<Taken>,
+}
+
+impl Taken {
+    /// What is told of it, where `new` is in force. `actor`: who had made it so, where its drift was known.
+    #[must_use]
+    pub fn record(self, new: &Snapshot, actor: Option<Result<Actor, String>>) -> Record {
+        let mut record = Record::new(Event::PolicyActivated);
+        let policy = new.policy(&self.policy);
+        record.version = policy.map(|(policy, _)| policy.version.clone());
+        record.message = Some(if self.was_declared {
+            format!(
+                "what stood there was not as {} declared it, and went with the change of versions: it is kept",
+                self.declared.policy.version
+            )
+        } else {
+            "nobody had declared what stood there, and it went with the change of versions: it is kept"
+                .to_owned()
+        });
+        record.policy = Some(self.policy);
+        record.path = Some(self.path);
+        record.reason = Some("replaced");
+        record.cause = Some(Cause::Policy);
+        record.severity = Some(self.declared.severity);
+        record.drift = self.drifts;
+        record.declared = Some(declared_side(&self.declared));
+        record.observed = Some(observed_side(&self.observed));
+        record.evidence = self.evidence;
+        record.actor =
+            Some(actor.unwrap_or_else(|| Err("it was found when the versions changed".to_owned())));
+        record
+    }
 }
 
 /// Keeps it. Blocking, and done by who asks for the change. Where what stands there is as the versions before declare it nothing is kept: those

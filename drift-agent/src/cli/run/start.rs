@@ -25,7 +25,7 @@ use crate::{
     settings::{Sensor, Settings},
     stop::{Files, Stops},
     store::{Bounds, Store},
-    switch::{self, Switched},
+    switch::{self, Changed},
 };
 
 /// Requests that wait for the pipeline.
@@ -47,7 +47,7 @@ pub(super) fn start(settings: Settings, host: Host) -> Result<()> {
             .context("cannot keep what the cluster says")?;
     }
     let recovered = recover(&restorer, &store);
-    let (outcome, basis, waits, switched) = look(&restorer, &store, &settings);
+    let (outcome, basis, waits, switched) = look(&restorer, &store, &host, &settings);
     let (snapshot, rejected) = match outcome {
         Ok(snapshot) => (snapshot, None),
         Err(rejected) => (last_good(&store, &settings, &rejected)?, Some(rejected)),
@@ -215,8 +215,9 @@ fn recover(restorer: &Restorer, store: &Store) -> bool {
 fn look(
     restorer: &Restorer,
     store: &Store,
+    host: &Host,
     settings: &Settings,
-) -> (Result<Snapshot, Rejected>, Basis, bool, Option<Switched>) {
+) -> (Result<Snapshot, Rejected>, Basis, bool, Option<Changed>) {
     let (policies, mode) = (&settings.policies, settings.mode);
     let (outcome, basis) = store.look(policies, store.host_root(), mode);
     let Ok(snapshot) = &outcome else {
@@ -245,13 +246,14 @@ fn look(
         return (Ok(before), basis, true, None);
     }
     restorer.declare(restorer.turn(), &before);
+    let taken = switch::keep_evidence(host, store, &before, snapshot, &moves, &|_| false);
     match restorer.switch(None, store, (&before, snapshot), &moves, store.holding()) {
         Ok(switched) => {
             let came = switched.sentence();
             complain(format_args!(
                 "Changed while no agent ran: {versions} ({came})."
             ));
-            (outcome, basis, false, Some(switched))
+            (outcome, basis, false, Some(Changed { switched, taken }))
         }
         Err(error) => {
             complain(format_args!(
