@@ -87,6 +87,8 @@ const TICK: Duration = Duration::from_millis(500);
 enum Wake {
     /// The kernel rang.
     Ring,
+    /// So many have read watched files that they should be heard of now.
+    Loads,
     /// A job came back.
     Done(Box<Done>),
     /// A time has come.
@@ -345,12 +347,17 @@ pub async fn run(parts: Parts) -> Result<(), PipelineError> {
             () = changes.changed() => Wake::Policies,
             Some(done) = back.recv() => Wake::Done(done),
             Some(asked) = asked.recv() => Wake::Asked(Box::new(asked)),
-            () = rung(&mut ears) => Wake::Ring,
+            wake = rung(&mut ears) => wake,
             () = table.changed() => Wake::Mounts,
             () = pipeline.timers.next() => Wake::Time,
         };
         match wake {
             Wake::Ring => pipeline.drain(&mut ears)?,
+            Wake::Loads => {
+                if let Some(ears) = &mut ears {
+                    pipeline.drain_loads(ears);
+                }
+            }
             Wake::Done(done) => {
                 if !done.is_apart() {
                     pipeline.running -= 1;
@@ -416,7 +423,7 @@ impl Pipeline {
         // What has rung for the old table of slots says nothing in the new one; all is looked at below.
         if let Some(ears) = ears {
             while ears.changes.take().is_some() {}
-            while ears.loads.next().is_some() {}
+            while ears.loads.take().is_some() {}
         }
         self.selftest.excuse();
         let objects = Arc::new(Objects::new(&snapshot.files));

@@ -1,7 +1,7 @@
 //! The only writer of rings and dirty marks.
 
 use aya_ebpf::{
-    bindings::{BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
+    bindings::{BPF_RB_AVAIL_DATA, BPF_RB_FORCE_WAKEUP, BPF_RB_NO_WAKEUP},
     helpers::bpf_ktime_get_boot_ns,
     maps::RingBuf,
 };
@@ -11,7 +11,7 @@ use drift_common::abi::{Counter, Event, Key, Kind, Level, MOUNT_SLOT};
 use crate::{
     actor,
     fault::count,
-    map::{CHANGES, LEVELS, LOADED, LOADS, SLOTS},
+    map::{CHANGES, LEVELS, LOADED, LOADS, LOADS_BYTES, SLOTS},
 };
 
 /// What a hook knows of a change, beside who made it.
@@ -187,9 +187,23 @@ pub fn load(slot: u32, kind: Kind, key: Key) {
     event.time_ns = unsafe { bpf_ktime_get_boot_ns() };
     event.slot = slot;
     event.key = key;
-    if send(&LOADS, kind, &event, u64::from(BPF_RB_NO_WAKEUP)) {
+    if send(&LOADS, kind, &event, u64::from(wake_for_loads())) {
         // Not told again is the aim; where the table refuses, it is told again.
         let _told_again = LOADED.insert(seen, changes, 0);
+    }
+}
+
+/// They wait for the agent's next tick while there is room: from half of their ring on it is woken, once for each eighth more. Two CPUs at once may leave one out.
+#[inline(always)]
+fn wake_for_loads() -> u32 {
+    const EIGHTH: u64 = LOADS_BYTES as u64 / 8;
+    /// What a record takes, with its header.
+    const RECORD: u64 = (size_of::<Event>() as u64 + 8).next_multiple_of(8);
+    let waiting = LOADS.query(u64::from(BPF_RB_AVAIL_DATA));
+    if waiting >= u64::from(LOADS_BYTES) / 2 && waiting % EIGHTH < RECORD {
+        BPF_RB_FORCE_WAKEUP
+    } else {
+        BPF_RB_NO_WAKEUP
     }
 }
 

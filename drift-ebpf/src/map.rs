@@ -14,7 +14,8 @@ pub static CHANGES: RingBuf = RingBuf::with_byte_size(1 << 20, 0);
 
 /// Who opened and read watched files. A ring of its own: a flood of reads cannot push out a change.
 #[map]
-pub static LOADS: RingBuf = RingBuf::with_byte_size(1 << 18, 0);
+pub static LOADS: RingBuf = RingBuf::with_byte_size(LOADS_BYTES, 0);
+pub const LOADS_BYTES: u32 = 1 << 18;
 
 /// The dirty mark ([`drift_common::abi::Level`]) of each watched object, by slot. Size: agent.
 #[map]

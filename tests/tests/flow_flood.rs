@@ -246,6 +246,69 @@ fn sixteen_writers_leave_no_change_unaccounted_for_and_the_end_is_told() -> Resu
     Ok(())
 }
 
+/// B106: what is known of processes grows with each that comes, for not every end is heard of. Each of these opens a declared file to read it and another to write
+/// to it, does neither, and ends with both open.
+#[test]
+fn processes_that_come_and_go_leave_nothing_behind() -> Result<()> {
+    if !has_probes("processes_that_come_and_go_leave_nothing_behind") {
+        return Ok(());
+    }
+    const SHELLS: usize = 2;
+    // There is room for 8,192 that have not read yet.
+    let processes = if is_full() { 1_000_000 } else { 12_000 };
+    let scene = Scene::new()?;
+    let files = declared(2);
+    scene.lay_out(&files)?;
+    scene.declare("1.0.0", DEFAULT, &files)?;
+    let agent = Agent::start(&scene, &["--self-test", "1h"])?;
+    let come_and_go = |count: usize| -> Result<()> {
+        let script = "i=0; while [ $i -lt $3 ]; do (exec 3<$1 4>>$2); i=$((i+1)); done";
+        let start = || {
+            let mut shell = Command::new("sh");
+            shell.args(["-c", script, "sh"]);
+            shell.args(files.iter().map(|file| scene.at(file.path)));
+            shell.arg((count / SHELLS).to_string()).spawn()
+        };
+        let shells: Vec<_> = (0..SHELLS)
+            .map(|_| start())
+            .collect::<std::io::Result<_>>()?;
+        for mut shell in shells {
+            ensure!(shell.wait()?.success());
+        }
+        Ok(())
+    };
+    // What is taken once is taken now.
+    come_and_go(processes / 10)?;
+    let (memory_before, descriptors_before) = agent.footprint()?;
+    let began = Instant::now();
+    come_and_go(processes)?;
+    let took = began.elapsed();
+    let (memory, descriptors) = agent.footprint()?;
+    println!(
+        "{processes} processes in {took:?}: {} KiB resident before, {} KiB after",
+        memory_before >> 10,
+        memory >> 10
+    );
+    ensure!(
+        memory < memory_before + (2 << 20),
+        "memory grew from {memory_before} to {memory}"
+    );
+    ensure!(
+        descriptors <= descriptors_before + 2,
+        "descriptors grew from {descriptors_before} to {descriptors}"
+    );
+    // It is still heard who does something, and no table was full.
+    let path = scene.at(files[1].path);
+    change(&path, "other\n")?;
+    let detected = agent.event(0, "config.drift.detected", &path)?;
+    ensure!(detected["actor"]["pid"] == std::process::id(), "{detected}");
+    let records = agent.since(0);
+    let is_lost = |record: &&Value| record["event"] == "config.events.lost";
+    ensure!(records.iter().find(is_lost).is_none(), "{}", agent.all());
+    ensure!(agent.stop()?.success());
+    Ok(())
+}
+
 /// B108: who is busy with a flood hears of all else when it is too late. The agent has one processor, which it shares with writers that never rest.
 #[test]
 fn beside_writers_that_never_rest_one_processor_is_enough_to_hear_of_all_else() -> Result<()> {

@@ -66,7 +66,7 @@ impl Pipeline {
 
     /// Who has opened or read a file that is not as declared.
     pub(super) fn drain_loads(&mut self, ears: &mut Ears) {
-        while let Some(item) = ears.loads.next() {
+        while let Some(item) = ears.loads.take() {
             let Ok(heard) = decode(&item) else {
                 continue;
             };
@@ -82,11 +82,11 @@ impl Pipeline {
                 continue;
             };
             // Before the change it read what was declared.
-            if heard.event.time_ns < drift.since_ns {
+            if heard.event.time_ns < drift.since_ns || drift.readers.len() >= MOST_READERS {
                 continue;
             }
             let reader = Self::reader(&self.identify.actor(&heard.event));
-            if drift.readers.len() < MOST_READERS && !drift.readers.contains(&reader) {
+            if !drift.readers.contains(&reader) {
                 drift.readers.push(reader);
             }
         }

@@ -2,10 +2,9 @@
 
 use std::{sync::Arc, time::Instant};
 
-use aya::maps::{MapData, RingBuf};
 use log::{error, warn};
 
-use super::{Pipeline, PipelineError, timers::Timer};
+use super::{Pipeline, PipelineError, Wake, timers::Timer};
 use crate::{
     probe::{Attached, Counters, Doorbell, Probe, ProbeSettings, Watch},
     settings::{SCAN_ALONE, SCAN_BESIDE_PROBES},
@@ -14,7 +13,7 @@ use crate::{
 /// The kernel half, taken apart: the ring is waited for apart from all other state.
 pub(super) struct Ears {
     pub(super) changes: Doorbell,
-    pub(super) loads: RingBuf<MapData>,
+    pub(super) loads: Doorbell,
     pub(super) counters: Counters,
     pub(super) watch: Arc<Watch>,
     pub(super) capacity: usize,
@@ -24,17 +23,23 @@ pub(super) struct Ears {
 }
 
 /// Waits for the kernel half; for ever, where there is none.
-pub(super) async fn rung(ears: &mut Option<Ears>) {
-    match ears {
-        Some(ears) => {
-            if let Err(error) = ears.changes.rung().await {
-                error!(
-                    "waiting for the kernel programs failed ({error}): changes are found by scanning until the next start"
-                );
-                std::future::pending::<()>().await;
-            }
+pub(super) async fn rung(ears: &mut Option<Ears>) -> Wake {
+    let Some(ears) = ears else {
+        return std::future::pending().await;
+    };
+    let rung = tokio::select! {
+        biased;
+        rung = ears.changes.rung() => rung.map(|()| Wake::Ring),
+        rung = ears.loads.rung() => rung.map(|()| Wake::Loads),
+    };
+    match rung {
+        Ok(wake) => wake,
+        Err(error) => {
+            error!(
+                "waiting for the kernel programs failed ({error}): changes are found by scanning until the next start"
+            );
+            std::future::pending().await
         }
-        None => std::future::pending().await,
     }
 }
 
@@ -45,7 +50,7 @@ impl Ears {
         }
         Ok(Ears {
             changes: Doorbell::new(probe.changes).map_err(PipelineError::Ring)?,
-            loads: probe.loads,
+            loads: Doorbell::new(probe.loads).map_err(PipelineError::Ring)?,
             counters: probe.counters,
             watch: Arc::new(probe.watch),
             capacity: probe.capacity,
