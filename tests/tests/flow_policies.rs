@@ -1,8 +1,8 @@
 //! Policies that change, and policies that are wrong.
 
-use std::{fs, process::Command};
+use std::{collections::BTreeMap, fs, process::Command};
 
-use anyhow::{Result, ensure};
+use anyhow::{Context, Result, ensure};
 use drift_tests::{
     agent::{Agent, SOON, has_probes, is_built, program},
     scene::{DEFAULT, HEAL_AT_ONCE, Scene, file},
@@ -311,5 +311,84 @@ fn a_drift_from_a_version_that_is_not_in_force_any_more_is_over() -> Result<()> 
         );
     }
     ensure!(agent.stop()?.success());
+    Ok(())
+}
+
+/// What a kernel table, or all of them, are said to take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Tables {
+    objects: u64,
+    room: u64,
+    bytes: u64,
+}
+
+impl Tables {
+    /// As the agent says it.
+    fn of(scene: &Scene) -> Result<Tables> {
+        let output = Command::new(program())
+            .args(["status", "-o", "json", "--state"])
+            .arg(scene.root().join("state"))
+            .output()?;
+        let status: serde_json::Value = serde_json::from_slice(&output.stdout)?;
+        let number = |name: &str| {
+            let number = status["sensor"]["tables"][name].as_u64();
+            number.with_context(|| format!("no {name}: {status}"))
+        };
+        Ok(Tables {
+            objects: number("objects")?,
+            room: number("room")?,
+            bytes: number("bytes")?,
+        })
+    }
+}
+
+/// As the kernel has it in the agent's descriptors, each table once: several may be of one.
+fn locked(agent: &Agent) -> Result<u64> {
+    let mut tables = BTreeMap::new();
+    for entry in fs::read_dir(format!("/proc/{}/fdinfo", agent.pid()))? {
+        // One that was closed meanwhile is none of them.
+        let info = fs::read_to_string(entry?.path()).unwrap_or_default();
+        let line = |name: &str| info.lines().find_map(|line| line.strip_prefix(name));
+        if let (Some(number), Some(taken)) = (line("map_id:"), line("memlock:")) {
+            tables.insert(number.trim().to_owned(), taken.trim().parse::<u64>()?);
+        }
+    }
+    Ok(tables.values().sum())
+}
+
+/// B107: each policy has tables of its own, and nobody knows what they take.
+#[test]
+fn a_hundred_policies_share_the_tables_and_it_is_told_what_these_take() -> Result<()> {
+    if !has_probes("a_hundred_policies_share_the_tables_and_it_is_told_what_these_take") {
+        return Ok(());
+    }
+    const FILES: usize = 2_000;
+    const LIMIT: u64 = 64 << 20;
+    let all: Vec<_> = (0..FILES)
+        .map(|number| file(format!("f{number}.conf").leak(), "declared\n"))
+        .collect();
+    let taken = |policies: usize| -> Result<Tables> {
+        let scene = Scene::new()?;
+        scene.lay_out(&all)?;
+        for (number, files) in all.chunks(FILES / policies).enumerate() {
+            let text = scene.policy("1.0.0", DEFAULT, files);
+            let text = text.replace("name: p", &format!("name: p{number}"));
+            let text = text.replace("policy: p", &format!("policy: p{number}"));
+            fs::write(scene.policies().join(format!("{number}.yaml")), text)?;
+        }
+        let agent = Agent::start(&scene, &[])?;
+        let told = Tables::of(&scene)?;
+        let locked = locked(&agent)?;
+        ensure!(told.bytes == locked, "{told:?}, and the kernel {locked}");
+        ensure!(agent.stop()?.success());
+        Ok(told)
+    };
+    let (one, hundred) = (taken(1)?, taken(100)?);
+    ensure!(one == hundred, "{one:?} {hundred:?}");
+    ensure!(
+        one.objects >= FILES as u64 && one.objects <= one.room,
+        "{one:?}"
+    );
+    ensure!(one.bytes < LIMIT, "{one:?}");
     Ok(())
 }
