@@ -292,6 +292,13 @@ fn a_file_that_is_a_mount_point_is_written_in_place_where_the_policy_says_so() -
     ensure!(sh(&format!("umount {}", file.display())));
     fs::remove_file(&file)?;
     small.is_healed()?;
+    // What cannot be written to, or has no room for it, is found before anything has changed.
+    fs::write(&file, OLD)?;
+    ensure!(sh(&format!("mount --bind {0} {0}", file.display())));
+    ensure!(sh(&format!("mount -o remount,bind,ro {}", file.display())));
+    small.fails("read-only")?;
+    ensure!(sh(&format!("umount {}", file.display())));
+    small.is_healed()?;
     // Only attributes: nothing is written.
     fs::set_permissions(&file, fs::Permissions::from_mode(0o600))?;
     small.is_healed()?;

@@ -150,14 +150,19 @@ fn a_hundred_thousand_changes_while_the_reader_is_stopped_hide_no_file() -> Resu
     Ok(())
 }
 
-/// How many of these the kernel half has sent, and how many had no room.
-fn sent_and_lost(scene: &Scene, kind: &str) -> Result<(u64, u64)> {
+/// What the kernel half has counted, by kind.
+fn counters(scene: &Scene) -> Result<Value> {
     let output = std::process::Command::new(program())
         .args(["status", "-o", "json", "--state"])
         .arg(scene.root().join("state"))
         .output()?;
-    let status: Value = serde_json::from_slice(&output.stdout)?;
-    let counted = &status["sensor"]["counted"][kind];
+    let mut status: Value = serde_json::from_slice(&output.stdout)?;
+    Ok(status["sensor"]["counted"].take())
+}
+
+/// How many of these the kernel half has sent, and how many had no room.
+fn sent_and_lost(scene: &Scene, kind: &str) -> Result<(u64, u64)> {
+    let counted = &counters(scene)?[kind];
     let number = |value: &Value| value.as_u64().unwrap_or(0);
     Ok((
         number(&counted["sent"]),
@@ -196,7 +201,11 @@ fn a_flood_of_reads_is_counted_to_the_last_and_takes_no_writers_name() -> Result
     })?;
     let after = sent_and_lost(&scene, "open")?;
     let (sent, full) = (after.0 - before.0, after.1 - before.1);
-    ensure!(sent + full == FILES as u64 && full > 0, "{sent} {full}");
+    ensure!(
+        sent + full == FILES as u64 && full > 0,
+        "{sent} sent, {full} lost: {}",
+        counters(&scene)?
+    );
     let message = lost["message"].as_str().context("no message")?;
     ensure!(
         lost["reason"] == "ring_full" && message.contains(&format!("open {full}")),

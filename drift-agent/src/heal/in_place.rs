@@ -13,8 +13,8 @@ use std::{
 
 use rustix::{
     fs::{
-        AtFlags, FlockOperation, Mode, OFlags, ResolveFlags, fchmod, flock, fstat, fsync, openat2,
-        unlinkat,
+        AtFlags, FallocateFlags, FlockOperation, Mode, OFlags, ResolveFlags, fallocate, fchmod,
+        flock, fstat, fsync, openat2, unlinkat,
     },
     io::Errno,
 };
@@ -92,6 +92,19 @@ pub fn put_back(
         None => Ok(Healed {
             notes: finished.notes,
         }),
+    }
+}
+
+/// Before the commit: the file that is there can be written to, and has room for so many bytes. Nothing is written.
+pub(super) fn can_take_in(dir: &OwnedFd, name: &OsString, length: u64) -> Result<(), HealError> {
+    let file = open(dir, name, OFlags::RDWR).map_err(HealError::at("open the file"))?;
+    if length == 0 {
+        return Ok(());
+    }
+    match fallocate(&file, FallocateFlags::KEEP_SIZE, 0, length) {
+        // Not every file system can promise it.
+        Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => Ok(()),
+        Err(error) => Err(HealError::at("make room in the file")(error)),
     }
 }
 

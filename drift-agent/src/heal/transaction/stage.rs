@@ -20,7 +20,7 @@ use crate::{
     heal::{
         attribute,
         execute::{HealError, directory_for_writing, split, unreachable_parent},
-        other,
+        in_place, other,
         replace::{self, New, temporary_name},
     },
     observe::Host,
@@ -260,6 +260,12 @@ fn one(
         Target::Absent => Ok(None),
     }?;
     lifted.extend(attribute::lift_named(dir, name, declared)?);
+    if let Some(staged) = staged.as_ref().filter(|_| step.is_in_place()) {
+        let length = staged
+            .metadata()
+            .map_err(replace::io("look at what was staged"))?;
+        in_place::can_take_in(dir, name, length.len())?;
+    }
     Ok(staged)
 }
 
