@@ -25,7 +25,7 @@ use rustix::fs::{
     CWD, FileType, MemfdFlags, Mode, OFlags, fstat, major, memfd_create, minor, openat,
 };
 
-use super::{Host, Stat};
+use super::{Host, Stat, boot_ns};
 use crate::{
     probe::Watch,
     report::{Holder, Holders},
@@ -57,8 +57,11 @@ impl OldFile {
         let parent = host.directory(path.parent()?, OFlags::PATH).ok()?;
         let name = path.file_name()?;
         let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let since = boot_ns();
         let held = openat(&parent, name, flags, Mode::empty()).ok()?;
-        let key = watch.and_then(Watch::learned).map(|learned| learned.key);
+        let key = watch
+            .and_then(|watch| watch.learned(since))
+            .map(|learned| learned.key);
         let stat = fstat(&held).ok()?;
         (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| Self {
             id: (stat.st_dev, stat.st_ino),
@@ -77,7 +80,7 @@ impl OldFile {
     /// How often it is held, with this and the question itself. `None`: that cannot be told.
     fn held(&self, watch: &Watch) -> Option<u32> {
         let (key, held) = held(self.held.as_fd(), watch)?;
-        // Otherwise the kernel half has not seen this open, and speaks of an earlier one.
+        // An answer about another inode is none.
         (Some(key) == self.key).then_some(held)
     }
 }
@@ -85,8 +88,9 @@ impl OldFile {
 /// How often the kernel counts a file as held, by whatever: open, mapped, mounted. Asked by opening it once more, which counts too.
 fn held(file: BorrowedFd<'_>, watch: &Watch) -> Option<(Key, u32)> {
     let own = format!("/proc/self/fd/{}", file.as_raw_fd());
+    let since = boot_ns();
     let _asked = openat(CWD, own, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let learned = watch.learned()?;
+    let learned = watch.learned(since)?;
     (learned.holders != 0).then_some((learned.key, learned.holders))
 }
 

@@ -45,6 +45,7 @@ use self::{
 };
 use super::{
     attribute::{Place, read_all as read_attributes},
+    boot_ns,
     seen::{self, Seen},
 };
 use crate::{
@@ -238,6 +239,7 @@ impl<'h> Reader<'h> {
             observed.found = Found::Other(FileType::Directory);
             return observed;
         };
+        let since = boot_ns();
         let parent = match self.host.parent(declared, OFlags::PATH) {
             Ok(parent) => parent,
             Err(error) => {
@@ -249,7 +251,9 @@ impl<'h> Reader<'h> {
                 return observed;
             }
         };
-        observed.known.parent = watch.and_then(Watch::learned).map(|learned| learned.key);
+        observed.known.parent = watch
+            .and_then(|watch| watch.learned_of(parent.as_fd(), since))
+            .map(|learned| learned.key);
         if let Some(places) = self.host.places()
             && !places.is_own(declared.real(), parent.as_fd(), name)
         {
@@ -322,6 +326,7 @@ impl<'h> Reader<'h> {
                 return Ok(Found::Other(other));
             }
         };
+        let since = boot_ns();
         let file = match open(parent, name, flags) {
             Ok(Some(file)) => file,
             other => {
@@ -329,7 +334,7 @@ impl<'h> Reader<'h> {
                 return other.map(|_| Found::Unstable);
             }
         };
-        if let Some(learned) = watch.and_then(Watch::learned) {
+        if let Some(learned) = watch.and_then(|watch| watch.learned_of(file.as_fd(), since)) {
             observed.known.file = Some(learned.key);
             observed.known.real = (learned.real.ino != 0).then_some(learned.real);
             observed.writers = learned.writers;

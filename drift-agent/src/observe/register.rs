@@ -2,6 +2,7 @@
 
 use std::{
     collections::{BTreeSet, HashMap},
+    os::fd::AsFd,
     path::Path,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
@@ -11,6 +12,7 @@ use log::warn;
 use rustix::fs::OFlags;
 
 use super::{
+    boot_ns,
     objects::Objects,
     read::{Host, Known},
 };
@@ -116,10 +118,11 @@ impl Register {
             let Some((slot, directory)) = self.objects.directory_at(ancestor) else {
                 continue;
             };
+            let since = boot_ns();
             let key = host
                 .directory(ancestor, OFlags::PATH)
                 .ok()
-                .and_then(|_opened| self.watch.learned())
+                .and_then(|opened| self.watch.learned_of(opened.as_fd(), since))
                 .map(|learned| learned.key);
             let before = self.keys().directories.get(&slot).copied();
             if before == key {

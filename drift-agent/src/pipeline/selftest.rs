@@ -16,7 +16,7 @@ use drift_common::abi::{CANARY_SLOT, Kind};
 use log::{debug, warn};
 
 use crate::{
-    observe::{Decoded, Register, is_same_process},
+    observe::{Decoded, Register, boot_ns, is_same_process},
     report::Cause,
     store::Store,
 };
@@ -374,9 +374,10 @@ impl Pipeline {
 fn write(store: &Store, register: &Register, number: u64) -> Result<Vec<String>, String> {
     let text = |error: std::io::Error| error.to_string();
     let watch = &register.watch;
+    let since = boot_ns();
     let canary = store.canary().map_err(text)?;
     // The kernel half has seen that open, and says what the file is called there. Where it has not, no doorbell comes either.
-    match watch.learned() {
+    match watch.learned(since) {
         Some(learned) => register.canary(learned.key),
         None => debug!("the kernel programs have not seen the canary's file being opened"),
     }

@@ -15,7 +15,7 @@ use drift_common::abi::Knobs;
 use log::{Log, debug, warn};
 use zerocopy::IntoBytes;
 
-use crate::observe::start_ticks;
+use crate::observe::{boot_ns, start_ticks};
 
 use super::{
     Sensor,
@@ -286,9 +286,9 @@ impl Probe {
 
     /// The first question to the kernel half: what is `/`? No answer means that it knows this process by another number.
     fn answers(&self) -> Result<(), Refused> {
+        let since = boot_ns();
         let root = fs::File::open("/").map_err(|error| Refused::Load(error.to_string()))?;
-        let learned = self.watch.learned();
-        drop(root);
+        let learned = self.watch.learned_of(root.as_fd(), since);
         learned.map(|_| ()).ok_or(Refused::PidNamespace)
     }
 }

@@ -1,12 +1,13 @@
 //! What is watched: the agent's side of the kernel tables.
 
 use std::{
-    os::fd::{AsFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     sync::{Mutex, atomic},
 };
 
 use aya::maps::{Array, HashMap, MapData, MapError};
 use drift_common::abi::{Key, Learned, Level, NameKey, Slot};
+use rustix::fs::{Mode, OFlags, open};
 use serde::{Deserialize, Serialize};
 use zerocopy::{FromBytes, IntoBytes};
 
@@ -14,6 +15,7 @@ use super::{
     batch,
     mirror::{Bits, Mirror, Single, Tampered},
 };
+use crate::observe::boot_ns;
 
 pub(super) struct Maps {
     pub levels: Array<MapData, u32>,
@@ -95,11 +97,30 @@ impl Watch {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// What the kernel half knows of what this thread opened last. `None`: it did not see it.
-    pub fn learned(&self) -> Option<Learned> {
+    /// What the kernel half knows of what this thread has opened after `since` ([`boot_ns`]), and last. `None`: it did not see it. In kernels that put tasks off
+    /// in the midst of a program it is not begun a second time on that processor, and what it knows is of an earlier open.
+    pub fn learned(&self, since: u64) -> Option<Learned> {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let bytes = self.maps().learned.get(&thread, 0).ok()?;
-        Learned::read_from_bytes(&bytes).ok()
+        let learned = Learned::read_from_bytes(&bytes).ok()?;
+        (learned.time_ns >= since).then_some(learned)
+    }
+
+    /// The same of this file, which was opened last. Where the kernel half did not see it, it is opened again; then it is not known who holds it.
+    pub fn learned_of(&self, file: BorrowedFd<'_>, since: u64) -> Option<Learned> {
+        const TRIES: usize = 4;
+        self.learned(since).or_else(|| {
+            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+            (0..TRIES).find_map(|_| {
+                let since = boot_ns();
+                let _again = open(&*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+                let learned = self.learned(since)?;
+                Some(Learned {
+                    holders: 0,
+                    ..learned
+                })
+            })
+        })
     }
 
     /// From now on what this process changes does not ring.

@@ -49,10 +49,12 @@ pub struct Learned {
     pub holders: u32,
     /// The inode beneath it that is written to, where it is an overlay's; zero where there is none.
     pub real: Key,
+    /// When it was opened (`bpf_ktime_get_boot_ns`): the kernel may leave the program out that would have told of a later open.
+    pub time_ns: u64,
 }
 
 const _: () = {
-    assert!(size_of::<Learned>() == 40);
+    assert!(size_of::<Learned>() == 48);
     assert!(core::mem::offset_of!(Learned, real) == 24);
 };
 

@@ -1,6 +1,7 @@
 //! A file was opened: for writing, a change may follow; for reading, a process loads it.
 
 use aya_ebpf::{
+    helpers::bpf_ktime_get_boot_ns,
     macros::{fexit, tracepoint},
     programs::{FExitContext, TracePointContext},
 };
@@ -70,6 +71,8 @@ pub fn opened<const BY_CALL: bool>(file: File) -> Result<(), Fault> {
                 Some(upper) => key::of_inode(upper)?,
                 None => NO_KEY,
             },
+            // SAFETY: a helper without arguments.
+            time_ns: unsafe { bpf_ktime_get_boot_ns() },
         };
         return LEARNED
             .insert(thread, learned, 0)
