@@ -75,6 +75,10 @@ pub enum HealError {
     TooLarge,
     #[error(transparent)]
     Edit(EditError),
+    #[error(
+        "the file has another name, under which what is written would be, too: remove that name, or declare `hardLinks: allow`"
+    )]
+    OtherNames,
     #[error("an earlier change that was interrupted cannot be brought to its end ({0})")]
     Earlier(String),
     #[error("the declared content is not here, only its digest is")]
@@ -110,6 +114,7 @@ impl HealError {
             HealError::Unparsable { .. } => "unparsable",
             HealError::TooLarge => "too-large",
             HealError::Edit(error) => error.reason(),
+            HealError::OtherNames => "hardlinked",
             HealError::Earlier(_) => "earlier-unfinished",
             HealError::NoContent | HealError::Unfit(_) => "no-content",
             HealError::Io { .. } => "io",

@@ -29,7 +29,7 @@ use crate::{
 use super::{
     action::Action,
     edit,
-    execute::{HealError, Healed, carry_out, set_owner},
+    execute::{HealError, Healed, carry_out, is_here_alone, set_owner},
     replace,
     transaction::{self, Source, Step, Transaction, TransactionError},
 };
@@ -40,7 +40,8 @@ pub fn is_in_place(declared: &Declared, stands: Option<&Stat>) -> bool {
     declared.target.is_in_place() && stands.is_some_and(|stat| stat.file_type == FileType::File)
 }
 
-/// Does what an action says, in the way that the policy says, and moves files that give way to where they are kept, where it says that. Blocking: writes and syncs. Of those that share a state folder, one at a time writes in place.
+/// Does what an action says, in the way that the policy says, and moves files that give way to where they are kept, where it says that. Blocking: writes and
+/// syncs. Of those that share a state folder, one at a time writes in place.
 ///
 /// # Errors
 /// As [`super::execute`].
@@ -96,8 +97,16 @@ pub fn put_back(
 }
 
 /// Before the commit: the file that is there can be written to, and has room for so many bytes. Nothing is written.
-pub(super) fn can_take_in(dir: &OwnedFd, name: &OsString, length: u64) -> Result<(), HealError> {
+pub(super) fn can_take_in(
+    dir: &OwnedFd,
+    name: &OsString,
+    length: u64,
+    alone: bool,
+) -> Result<(), HealError> {
     let file = open(dir, name, OFlags::RDWR).map_err(HealError::at("open the file"))?;
+    if alone && !is_here_alone(dir, name, file.as_fd()) {
+        return Err(HealError::OtherNames);
+    }
     if length == 0 {
         return Ok(());
     }
@@ -108,15 +117,21 @@ pub(super) fn can_take_in(dir: &OwnedFd, name: &OsString, length: u64) -> Result
     }
 }
 
-/// After the commit: what is staged is written into the file that has the name, and goes. `seen`: only into one that holds this. `again`: it may have been begun
-/// before, and some of it stands there.
+/// Into what alone it is written.
+pub(super) struct Only<'j> {
+    /// A file that holds this. Not asked where it may have been begun before, and some of it stands there.
+    pub(super) seen: Option<&'j str>,
+    /// A file that has no other name: what is written would be there under that, too.
+    pub(super) alone: bool,
+}
+
+/// After the commit: what is staged is written into the file that has the name, and goes.
 pub(super) fn take_in(
     dir: &OwnedFd,
     temporary: &OsString,
     name: &OsString,
     digest: &str,
-    seen: Option<&str>,
-    again: bool,
+    only: Only<'_>,
 ) -> Result<(), HealError> {
     let mut staged = open(dir, temporary, OFlags::RDONLY).map_err(HealError::at(STAGED))?;
     if hash(&mut staged, STAGED)? != digest {
@@ -136,7 +151,11 @@ pub(super) fn take_in(
     };
     // For those who ask for one. Whoever holds it does not keep what is declared away.
     let _locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-    if let Some(seen) = seen.filter(|_| !again)
+    if only.alone && !is_here_alone(dir, name, file.as_fd()) {
+        replace::remove_stale(dir, temporary)?;
+        return Err(HealError::OtherNames);
+    }
+    if let Some(seen) = only.seen
         && hash(&mut file, "read the file")? != seen
     {
         // Somebody has written to it since: the look that follows sees what.

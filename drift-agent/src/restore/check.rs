@@ -6,7 +6,7 @@ use drift_common::{escape, policy::Holds};
 
 use super::{Held, holds};
 use crate::{
-    declare::{Declared, Mode, Snapshot, Target},
+    declare::{Declared, HardLinks, Mode, Snapshot, Target},
     store::{Change, Directory, Entry, Journal, Moved, Over, Store},
 };
 
@@ -99,9 +99,14 @@ fn explains<'j>(
 fn one(from: &Places<'_>, to: &Places<'_>, path: &Path, change: &Change) -> bool {
     let declared = to.find(path);
     match change {
-        Change::Into { digest, seen } => declared.is_some_and(|declared| match &declared.target {
+        Change::Into {
+            digest,
+            seen,
+            alone,
+        } => declared.is_some_and(|declared| match &declared.target {
             Target::File(content) => {
                 declared.target.is_in_place()
+                    && (*alone || content.hard_links == HardLinks::Allow)
                     && (seen.is_some() || content.digest.to_string() == *digest)
             }
             Target::Symlink(_) | Target::Directory(_) | Target::Absent => false,

@@ -67,10 +67,12 @@ pub struct Entry {
 pub enum Change {
     /// What is staged under the temporary name takes the path's: a file with this digest.
     File { digest: String, over: Over },
-    /// What is staged under the temporary name, with this digest, is written into the file that is there. `seen`: only where that has this digest.
+    /// What is staged under the temporary name, with this digest, is written into the file that is there. `seen`: only where that has this digest. `alone`: only
+    /// where it has no other name.
     Into {
         digest: String,
         seen: Option<String>,
+        alone: bool,
     },
     /// A symbolic link.
     Link,

@@ -17,7 +17,8 @@ use rustix::{
 use crate::{
     heal::{
         execute::{HealError, set_owner, split, unreachable_parent},
-        in_place, other,
+        in_place::{self, Only},
+        other,
         replace::{self, take_name, temporary_name},
     },
     observe::Host,
@@ -94,8 +95,16 @@ fn one(
             }
         }
         Change::Into { .. } if !is_there(dir, &temporary)? => Ok(()), // it was written before
-        Change::Into { digest, seen } => {
-            in_place::take_in(dir, &temporary, name, digest, seen.as_deref(), check)
+        Change::Into {
+            digest,
+            seen,
+            alone,
+        } => {
+            let only = Only {
+                seen: seen.as_deref().filter(|_| !check),
+                alone: *alone,
+            };
+            in_place::take_in(dir, &temporary, name, digest, only)
         }
         Change::Link if is_there(dir, &temporary)? => take_name(dir, &temporary, name),
         Change::Link => Ok(()),

@@ -16,7 +16,7 @@ use rustix::{
 };
 
 use crate::{
-    declare::{Content, Declared, Target},
+    declare::{Content, Declared, HardLinks, Target},
     heal::{
         attribute,
         execute::{HealError, directory_for_writing, split, unreachable_parent},
@@ -67,11 +67,17 @@ fn change(is_in_place: bool, declared: &Declared, source: &Source) -> Change {
                 }
             };
             let digest = digest.to_string();
+            let alone = content.hard_links == HardLinks::Report;
             match over {
-                Over::Anything if is_in_place => Change::Into { digest, seen: None },
+                Over::Anything if is_in_place => Change::Into {
+                    digest,
+                    seen: None,
+                    alone,
+                },
                 Over::Text { digest: seen } if is_in_place => Change::Into {
                     digest,
                     seen: Some(seen),
+                    alone,
                 },
                 over => Change::File { digest, over },
             }
@@ -264,7 +270,8 @@ fn one(
         let length = staged
             .metadata()
             .map_err(replace::io("look at what was staged"))?;
-        in_place::can_take_in(dir, name, length.len())?;
+        let alone = matches!(&declared.target, Target::File(content) if content.hard_links == HardLinks::Report);
+        in_place::can_take_in(dir, name, length.len(), alone)?;
     }
     Ok(staged)
 }

@@ -14,7 +14,7 @@ use tempfile::TempDir;
 use super::*;
 use crate::{
     compare::differences,
-    declare::{Target, Writing, sample},
+    declare::{HardLinks, Target, Writing, sample},
     heal::temporary_name,
     observe::observe,
     store::{Change, DEFAULT_QUOTA, Entry, Over},
@@ -373,9 +373,40 @@ fn in_place(path: &Path, mode: u32) -> Declared {
         panic!("a file")
     };
     content.write = Writing::InPlace;
+    content.hard_links = HardLinks::Allow;
     let mut declared = sample::declared(path, Target::File(content));
     declared.mode = Some(mode);
     declared
+}
+
+/// Who gives another file the declared name has it not written to.
+#[test]
+fn what_has_another_name_is_not_written_to_in_place() {
+    let place = Place::new();
+    let path = place.at("file");
+    let other = place.dir.path().join("other");
+    fs::write(&other, "another's").unwrap();
+    let mut declared = in_place(&path, 0o640);
+    if let Target::File(content) = &mut declared.target {
+        content.hard_links = HardLinks::Report;
+    }
+    let step = || Step::Put {
+        like: observe(&place.host, &declared, None, &mut |_| {}).stat,
+        declared: Arc::new(declared.clone()),
+        source: Source::Declared,
+    };
+    fs::hard_link(&other, &path).unwrap();
+    let error = place.run(vec![step()]).unwrap_err();
+    assert_eq!(error.reason(), "hardlinked");
+    place.holds(&[("file", "another's")]);
+    // Not even where that has happened since it was decided.
+    fs::remove_file(&path).unwrap();
+    fs::write(&path, "own").unwrap();
+    committed(&place, &[step()], Stage::Committed, 0);
+    fs::remove_file(&path).unwrap();
+    fs::hard_link(&other, &path).unwrap();
+    recover(&place.host, &place.store).unwrap();
+    place.holds(&[("file", "another's")]);
 }
 
 #[test]
@@ -403,7 +434,12 @@ fn what_is_written_in_place_keeps_its_inode_and_comes_to_its_end_from_wherever_i
         committed(&place, &steps, Stage::Committed, 0);
         let digest = blake3::hash(b"new").to_string();
         let entries = place.store.journal().unwrap().unwrap().entries;
-        assert_eq!(entries[1].change, Change::Into { digest, seen: None });
+        let change = Change::Into {
+            digest,
+            seen: None,
+            alone: false,
+        };
+        assert_eq!(entries[1].change, change);
         fs::write(&path, [begun, &long[begun.len()..]].concat()).unwrap();
         for again in 0..2 {
             let finished = recover(&place.host, &place.store).unwrap();
