@@ -79,7 +79,7 @@ impl<T: Clone> Queue<T> {
         }
     }
 
-    /// Puts an item at the end, or counts it as lost. Never waits for the consumer, and leaves it asleep: see [`Self::wake`].
+    /// Puts an item at the end, or counts it as lost. Never waits for the consumer, and leaves it asleep ([`Self::wake`]) unless a quarter of the room is taken.
     pub(super) fn push(&self, item: T, bytes: usize) {
         let mut state = self.lock();
         let fits = state.len() < self.bound.items
@@ -92,6 +92,11 @@ impl<T: Clone> Queue<T> {
         state.bytes += bytes;
         state.items.push_back((item, bytes));
         state.unseen = true;
+        let is_filling = state.len() > self.bound.items / 4 || state.bytes > self.bound.bytes / 4;
+        drop(state);
+        if is_filling {
+            self.wake();
+        }
     }
 
     /// Lets the consumer see what was put in.
@@ -226,10 +231,13 @@ mod tests {
         });
         for n in 0..2 {
             queue.push(n, 1);
+            assert!(queue.lock().unseen, "he is left asleep");
             queue.wake();
             assert!(!queue.lock().unseen, "nobody is woken twice for it");
         }
         consumer.join().expect("the consumer ends");
+        queue.push(2, 30);
+        assert!(!queue.lock().unseen, "he is woken before it is full");
     }
 
     #[test]
