@@ -140,7 +140,9 @@ impl Stage {
     fn seen(&self, namespace: &str, pod: &str, file: &str) -> String {
         let path = self.root.join(FOLDER.trim_start_matches('/')).join(file);
         let content = fs::read_to_string(&path);
-        let pod = self.cluster.ask(&["-n", namespace, "describe", "pod", pod], "");
+        let pod = self
+            .cluster
+            .ask(&["-n", namespace, "describe", "pod", pod], "");
         let pods = self.cluster.ask(&["get", "pods", "-A", "-o", "wide"], "");
         let node = self.cluster.ask(&["describe", "node", NODE], "");
         format!("{file} is {content:?}\n{pod:#?}\n{pods:#?}\n{node:#?}")

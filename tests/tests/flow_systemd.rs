@@ -59,12 +59,18 @@ fn under_a_real_systemd_it_is_ready_when_it_has_looked_comes_again_and_leaves_no
     ensure!(verified.is_empty(), "{verified}");
     // Without policies there is nothing to start.
     fs::write(systemd.at("/etc/drift/policies/p.yaml"), policy("1.0.0"))?;
-    // A hang is to be found soon here; and as the unit has it, all else.
+    // A hang is to be found soon here; and whose process numbers are not the kernel's gets no kernel programs. As the unit has it, all else.
+    let unit = fs::read_to_string(systemd.at("/etc/systemd/system/drift-agent.service"))?;
+    let mut lines = unit.lines();
+    let command = lines.find_map(|line| line.strip_prefix("ExecStart="));
+    let command = command.context("no ExecStart")?;
     let drop_in = systemd.at("/etc/systemd/system/drift-agent.service.d");
     fs::create_dir(&drop_in)?;
     fs::write(
         drop_in.join("soon.conf"),
-        "[Service]\nWatchdogSec=6\nTimeoutAbortSec=1\nTimeoutStopSec=20\n",
+        format!(
+            "[Service]\nExecStart=\nExecStart={command} --sensor scan\nWatchdogSec=6\nTimeoutAbortSec=1\nTimeoutStopSec=20\n"
+        ),
     )?;
     systemd.succeeds(&["systemctl", "daemon-reload"])?;
 
