@@ -277,7 +277,10 @@ fn of_pods_that_come_and_go_none_is_named_for_another() -> Result<()> {
         let mut seen = BTreeMap::new();
         for one in batch {
             let who = actor(&agent, &file(one));
-            let who = who.with_context(|| stage.seen(one.1, &format!("w-{}", one.0), &file(one)));
+            let who = who.with_context(|| {
+                let name = format!("w-{}", one.0);
+                format!("{}\n{}", stage.seen(one.1, &name, &file(one)), agent.all())
+            });
             seen.insert(file(one), who?);
         }
         for (number, namespace) in batch {
@@ -300,7 +303,11 @@ fn of_pods_that_come_and_go_none_is_named_for_another() -> Result<()> {
                 right += 1;
             } else {
                 // One that stays for a while is known.
-                ensure!(number % 4 == 0, "{namespace}/{name} in {is}: {who}");
+                ensure!(
+                    number % 4 == 0,
+                    "{namespace}/{name} in {is}: {who}\n{}",
+                    agent.errors()
+                );
                 ensure!(
                     who.is_null() || who["container_unknown"].is_string(),
                     "it is not said that it is unknown: {who}"
