@@ -49,14 +49,20 @@ pub fn can_change_user() -> bool {
     geteuid().is_root() && capability::effective().contains(needed)
 }
 
-/// What the process that looks keeps. `state`: where it may write. `sees_trusted`: it keeps CAP_SYS_ADMIN.
+/// What the process that looks keeps. `state`: where it may write. `sees_trusted`: it keeps CAP_SYS_ADMIN. `heals`: something may be put back by itself.
 #[must_use]
-pub fn detector(state: &Path, sees_trusted: bool) -> Confined {
+pub fn detector(state: &Path, sees_trusted: bool, heals: bool) -> Confined {
     let mut kept = of(Part::Detector);
     if sees_trusted {
         kept |= CapabilitySet::SYS_ADMIN;
     }
-    let mut confined = Confined::new(Part::Detector);
+    // Nobody misses what is of use after heals alone.
+    let needed = if heals {
+        kept
+    } else {
+        kept - CapabilitySet::CHECKPOINT_RESTORE
+    };
+    let mut confined = Confined::new(Part::Detector, needed);
     capability::bound(kept);
     let other_user = can_change_user() && become_nobody(&mut confined);
     confined.finish(kept, false, Part::Detector);
@@ -84,8 +90,8 @@ pub fn detector(state: &Path, sees_trusted: bool) -> Confined {
 /// What the process that starts the restorer keeps: what that needs.
 #[must_use]
 pub fn keeper() -> Confined {
-    let mut confined = Confined::new(Part::Restorer);
     let kept = of(Part::Restorer);
+    let mut confined = Confined::new(Part::Restorer, kept);
     capability::bound(kept);
     confined.finish(kept, true, Part::Restorer);
     confined.filter(Part::Restorer)
@@ -94,18 +100,19 @@ pub fn keeper() -> Confined {
 /// What the process that writes keeps: what the keeper has left it, and what it starts itself has less.
 #[must_use]
 pub fn restorer() -> Confined {
-    let mut confined = Confined::new(Part::Restorer);
-    confined.finish(of(Part::Restorer), false, Part::Restorer);
+    let kept = of(Part::Restorer);
+    let mut confined = Confined::new(Part::Restorer, kept);
+    confined.finish(kept, false, Part::Restorer);
     confined
 }
 
 impl Confined {
-    fn new(part: Part) -> Self {
+    fn new(part: Part, needed: CapabilitySet) -> Self {
         Self {
             user: geteuid().as_raw(),
             landlock: Err("not asked for".to_owned()),
             filter: Ok(()),
-            lacks: missing(part),
+            lacks: missing(part, needed),
         }
     }
 
@@ -161,8 +168,8 @@ fn become_nobody(confined: &mut Confined) -> bool {
     }
 }
 
-/// What a part of the agent should have and has not, a sentence each; one for all, where it has nothing.
-fn missing(part: Part) -> Vec<String> {
+/// What a part of the agent needs and has not, a sentence each; one for all, where it has nothing.
+fn missing(part: Part, needed: CapabilitySet) -> Vec<String> {
     let has = match capabilities(None) {
         Ok(sets) => sets.permitted,
         Err(error) => {
@@ -170,7 +177,9 @@ fn missing(part: Part) -> Vec<String> {
             return Vec::new();
         }
     };
-    let wanted = CAPABILITIES.iter().filter(|each| each.part == part);
+    let wanted = CAPABILITIES
+        .iter()
+        .filter(|each| each.part == part && needed.contains(each.set));
     if !has.intersects(of(part)) {
         let names: Vec<&str> = wanted.map(|each| each.name).collect();
         let user = geteuid().as_raw();

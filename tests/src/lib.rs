@@ -16,6 +16,7 @@ pub mod scene;
 pub mod skip;
 pub mod stage;
 pub mod sweep;
+pub mod systemd;
 pub mod tamper;
 pub mod tree;
 pub mod upgrade;

@@ -1,5 +1,6 @@
 //! The agent and a real API server.
 
+mod cluster_capability;
 mod cluster_deploy;
 mod cluster_faults;
 mod cluster_kubectl;

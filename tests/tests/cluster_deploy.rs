@@ -128,8 +128,10 @@ fn an_agent_is_given_what_it_needs_and_the_host_only_where_somebody_says_so() ->
     let asked_for = |name: &str| matches!(name, "CAP_SYS_ADMIN" | "CAP_SYS_RESOURCE");
     // No program of the host gets a signal from a pod.
     let of_no_use = |name: &str| name == "CAP_KILL";
+    // Who still has a file that was put back.
+    let of_heals = |name: &str| name == "CAP_CHECKPOINT_RESTORE";
     let observe = used(&|part, name| {
-        !asked_for(name) && (part != Part::Restorer || to_become.contains(&name))
+        !asked_for(name) && !of_heals(name) && (part != Part::Restorer || to_become.contains(&name))
     });
     let heal = used(&|_, name| !asked_for(name) && !of_no_use(name));
     let all = used(&|_, name| !of_no_use(name));

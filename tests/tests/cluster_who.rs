@@ -135,6 +135,18 @@ impl Stage {
         agent.activated(0, "1.0.0")?;
         Ok(agent)
     }
+
+    /// What there is to see of a pod, its node and its file, for whoever wonders why nothing is told of it.
+    fn seen(&self, namespace: &str, pod: &str, file: &str) -> String {
+        let path = self.root.join(FOLDER.trim_start_matches('/')).join(file);
+        let content = fs::read_to_string(&path);
+        let pod = self
+            .cluster
+            .ask(&["-n", namespace, "describe", "pod", pod], "");
+        let pods = self.cluster.ask(&["get", "pods", "-A", "-o", "wide"], "");
+        let node = self.cluster.ask(&["describe", "node", NODE], "");
+        format!("{file} is {content:?}\n{pod:#?}\n{pods:#?}\n{node:#?}")
+    }
 }
 
 /// What the agent says of who has changed a file.
@@ -264,7 +276,12 @@ fn of_pods_that_come_and_go_none_is_named_for_another() -> Result<()> {
         apply(&stage.cluster, &pods.collect::<Vec<_>>())?;
         let mut seen = BTreeMap::new();
         for one in batch {
-            seen.insert(file(one), actor(&agent, &file(one))?);
+            let who = actor(&agent, &file(one));
+            let who = who.with_context(|| {
+                let name = format!("w-{}", one.0);
+                format!("{}\n{}", stage.seen(one.1, &name, &file(one)), agent.all())
+            });
+            seen.insert(file(one), who?);
         }
         for (number, namespace) in batch {
             let name = format!("w-{number}");
@@ -286,7 +303,11 @@ fn of_pods_that_come_and_go_none_is_named_for_another() -> Result<()> {
                 right += 1;
             } else {
                 // One that stays for a while is known.
-                ensure!(number % 4 == 0, "{namespace}/{name} in {is}: {who}");
+                ensure!(
+                    number % 4 == 0,
+                    "{namespace}/{name} in {is}: {who}\n{}",
+                    agent.errors()
+                );
                 ensure!(
                     who.is_null() || who["container_unknown"].is_string(),
                     "it is not said that it is unknown: {who}"

@@ -32,6 +32,7 @@ mod flow_restorer;
 mod flow_rival;
 mod flow_service;
 mod flow_structured;
+mod flow_systemd;
 mod flow_targets;
 mod flow_through;
 mod flow_versions;

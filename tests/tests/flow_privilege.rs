@@ -201,7 +201,7 @@ fn the_process_that_looks_cannot_write_what_is_declared() -> Result<()> {
             if !changes_user {
                 give_up(CapabilitySet::SETUID)?;
             }
-            let confined = confine::detector(&state, false);
+            let confined = confine::detector(&state, false, true);
             ensure!(
                 changes_user == confined.lacks.is_empty(),
                 "{:?}",

@@ -59,7 +59,6 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - PERFMON
 - DAC_READ_SEARCH
 - SYS_PTRACE
-- CHECKPOINT_RESTORE
 # Until it listens: to become a user who owns nothing but the state folder, and to give it that.
 - SETPCAP
 - SETUID
@@ -67,6 +66,7 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 - CHOWN
 - DAC_OVERRIDE
 {{- if eq .Values.profile "heal" }}
+- CHECKPOINT_RESTORE
 - FOWNER
 - FSETID
 - SETFCAP

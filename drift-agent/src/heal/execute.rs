@@ -252,8 +252,7 @@ pub(super) fn set_attributes(file: BorrowedFd<'_>, declared: &Declared) -> Resul
     let before = attribute::mode_alone(file, declared, before);
     let capabilities = attribute::undeclared_capabilities(file, declared);
     set_owner(file, declared.uid, declared.gid)?;
-    fchmod(file, Mode::from_raw_mode(declared.mode.unwrap_or(before)))
-        .map_err(HealError::at("set the mode"))?;
+    set_mode(file, declared.mode.unwrap_or(before))?;
     if let Some(capabilities) = capabilities {
         attribute::put_capabilities(file, &capabilities)?;
     }
@@ -273,6 +272,15 @@ pub(super) fn set_owner(
         return Ok(());
     }
     fchown(file, uid, gid).map_err(HealError::at("set the owner"))
+}
+
+/// As [`set_owner`]: what has become another's by it may not be changed any more by who may not change files of others, and where only the owner was wrong, all is well.
+fn set_mode(file: BorrowedFd<'_>, mode: u32) -> Result<(), HealError> {
+    let now = fstat(file).map_err(HealError::at("look at the file"))?;
+    if now.st_mode & 0o7777 == mode {
+        return Ok(());
+    }
+    fchmod(file, Mode::from_raw_mode(mode)).map_err(HealError::at("set the mode"))
 }
 
 /// The directory that a declared path is in, opened with `flags`, and the name it has there.

@@ -263,7 +263,8 @@ impl Node<'_> {
              mount --bind {folder}/pods /var/log/pods
              mount --bind {folder}/containers /var/log/containers
              mount -t bpf bpf /sys/fs/bpf
-             mount -t tracefs tracefs /sys/kernel/tracing
+             # It may be the machine's already, and is one for all.
+             [ -d /sys/kernel/tracing/events ] || mount -t tracefs tracefs /sys/kernel/tracing
              mount --bind {state}/resolv.conf /etc/resolv.conf
              # The kubelet wants these so, and would write the machine's.
              mount --bind {folder}/one /proc/sys/vm/overcommit_memory

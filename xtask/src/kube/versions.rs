@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 
 use super::{
     Cluster,
-    programs::{OTHERS, Version},
+    programs::{self, OTHERS, Version},
     said,
 };
 use crate::{step::Step, workspace::Workspace};
@@ -27,6 +27,12 @@ const TESTS: [&str; 5] = [
 pub(super) struct Args {}
 
 pub(super) fn run(workspace: &Workspace) -> Result<()> {
+    // What takes minutes, and may not be possible here, comes before all else.
+    for version in OTHERS {
+        if let Err(reason) = programs::with_api_server(version, &workspace.tools())? {
+            bail!("{reason}");
+        }
+    }
     for version in OTHERS {
         let Version(number) = version;
         let cluster = match Cluster::api_server(workspace, version)? {

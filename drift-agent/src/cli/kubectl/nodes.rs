@@ -85,7 +85,7 @@ fn sums(fleet: &Fleet, now: Timestamp) -> Value {
 fn status(fleet: &Fleet, now: Timestamp) -> String {
     let sums = fleet.sums(now);
     if sums.nodes == 0 {
-        return NOBODY.to_owned();
+        return NOBODY.to_owned() + &unlisted(fleet);
     }
     let by = Health::ALL.into_iter().rev().filter_map(|health| {
         let count = sums.by.get(&health)?;
@@ -192,7 +192,7 @@ fn versions(fleet: &Fleet, now: Timestamp) -> String {
 fn table(fleet: &Fleet, now: Timestamp) -> String {
     let all = fleet.all(now);
     if all.is_empty() {
-        return NOBODY.to_owned();
+        return NOBODY.to_owned() + &unlisted(fleet);
     }
     unlisted(fleet) + &rows(fleet, &all, now)
 }

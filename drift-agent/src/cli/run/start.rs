@@ -13,7 +13,7 @@ use tokio::sync::mpsc;
 use crate::{
     cluster::{self, Link},
     confine::{self, Confined},
-    declare::{self, Basis, Rejected, Snapshot},
+    declare::{self, Basis, Mode, Rejected, Snapshot},
     heal,
     kept::Unusable,
     observe::{Host, Objects},
@@ -69,7 +69,8 @@ pub(super) fn start(settings: Settings, host: Host) -> Result<()> {
         restorer.sweep();
     }
     let probe = sense(&settings, &snapshot)?;
-    let confined = confine(&settings.state, &snapshot);
+    let heals = settings.mode != Some(Mode::Observe);
+    let confined = confine(&settings.state, &snapshot, heals);
     // What talks with others has a thread of its own: the pipeline is woken by the kernel on the thread on which it goes on.
     let beside = tokio::runtime::Builder::new_multi_thread()
         .worker_threads(1)
@@ -157,7 +158,7 @@ fn mind_places(host: Host, settings: &Settings) -> Result<Host> {
 }
 
 /// From here on this process only looks, and writes its own state. Before there is another thread.
-fn confine(state: &Path, snapshot: &Snapshot) -> Confined {
+fn confine(state: &Path, snapshot: &Snapshot, heals: bool) -> Confined {
     if confine::can_change_user()
         && let Err(error) = confine::give(state, confine::DETECTOR)
     {
@@ -170,9 +171,9 @@ fn confine(state: &Path, snapshot: &Snapshot) -> Confined {
         .iter()
         .flat_map(|declared| &declared.attributes.named);
     let sees_trusted = named.any(|attribute| attribute.name.as_bytes().starts_with(b"trusted."));
-    let confined = confine::detector(state, sees_trusted);
+    let confined = confine::detector(state, sees_trusted, heals);
     let (expected, folder) = (confined.clone(), state.to_owned());
-    confine_loader(move || confine::detector(&folder, sees_trusted) == expected);
+    confine_loader(move || confine::detector(&folder, sees_trusted, heals) == expected);
     for lack in &confined.lacks {
         complain(format_args!("degraded: {lack}."));
     }

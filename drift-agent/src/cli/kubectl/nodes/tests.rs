@@ -134,7 +134,12 @@ fn nothing_that_a_cluster_says_drives_a_terminal_or_is_too_wide() {
 
 #[test]
 fn no_nodes_and_nodes_that_may_not_be_listed() {
-    assert_eq!(status(&Fleet::default(), now()), NOBODY);
+    let mut nobody = Fleet::default();
+    let may_not = unlisted(&nobody);
+    assert!(may_not.contains("you may not list nodes"), "{may_not}");
+    assert_eq!(status(&nobody, now()), NOBODY.to_owned() + &may_not);
+    nobody.nodes = Some(Default::default());
+    assert_eq!(status(&nobody, now()), NOBODY);
     let mut fleet = three();
     fleet.nodes = None;
     let text = status(&fleet, now());
