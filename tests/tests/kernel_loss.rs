@@ -150,6 +150,14 @@ fn a_hundred_thousand_changes_while_the_reader_is_stopped_hide_no_file() -> Resu
     Ok(())
 }
 
+/// Programs that the kernel has left out, in a record of losses.
+fn missed(lost: &Value) -> Option<u64> {
+    let (_, by_hook) = lost["message"].as_str()?.split_once("lost by hook: ")?;
+    let mut causes = by_hook.split(", ");
+    let missed = causes.find_map(|cause| cause.strip_prefix("missed "))?;
+    missed.parse().ok()
+}
+
 /// What the kernel half has counted, by kind.
 fn counters(scene: &Scene) -> Result<Value> {
     let output = std::process::Command::new(program())
@@ -197,15 +205,22 @@ fn a_flood_of_reads_is_counted_to_the_last_and_takes_no_writers_name() -> Result
         "not by {pid}: {detected}"
     );
     let lost = agent.wait(0, "the loss", |records| {
-        of(records, "config.events.lost").next().cloned()
+        of(records, "config.events.lost")
+            .find(|lost| lost["reason"] == "ring_full")
+            .cloned()
     })?;
     let after = sent_and_lost(&scene, "open")?;
     let (sent, full) = (after.0 - before.0, after.1 - before.1);
-    ensure!(
-        sent + full == FILES as u64 && full > 0,
-        "{sent} sent, {full} lost: {}",
-        counters(&scene)?
-    );
+    ensure!(full > 0, "{}", counters(&scene)?);
+    // A kernel that preempts itself leaves programs out, and has counted that: which kinds of change they would have told of, nobody knows.
+    let rest = (FILES as u64).checked_sub(sent + full);
+    let rest = rest.with_context(|| format!("{sent} sent and {full} lost are too many"))?;
+    if rest > 0 {
+        agent.wait(0, "what the kernel has left out", |records| {
+            let missed = of(records, "config.events.lost").filter_map(missed);
+            (missed.sum::<u64>() >= rest).then_some(())
+        })?;
+    }
     let message = lost["message"].as_str().context("no message")?;
     ensure!(
         lost["reason"] == "ring_full" && message.contains(&format!("open {full}")),

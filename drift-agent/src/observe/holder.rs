@@ -9,7 +9,7 @@ use std::{
     ffi::OsString,
     fs,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+        fd::{AsFd, BorrowedFd, OwnedFd},
         unix::{
             ffi::{OsStrExt, OsStringExt},
             fs::MetadataExt,
@@ -21,9 +21,7 @@ use std::{
 };
 
 use drift_common::abi::Key;
-use rustix::fs::{
-    CWD, FileType, MemfdFlags, Mode, OFlags, fstat, major, memfd_create, minor, openat,
-};
+use rustix::fs::{FileType, MemfdFlags, Mode, OFlags, fstat, major, memfd_create, minor, openat};
 
 use super::{Host, Stat, boot_ns};
 use crate::{
@@ -60,7 +58,7 @@ impl OldFile {
         let since = boot_ns();
         let held = openat(&parent, name, flags, Mode::empty()).ok()?;
         let key = watch
-            .and_then(|watch| watch.learned(since))
+            .and_then(|watch| watch.learned_of(held.as_fd(), since))
             .map(|learned| learned.key);
         let stat = fstat(&held).ok()?;
         (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| Self {
@@ -87,10 +85,7 @@ impl OldFile {
 
 /// How often the kernel counts a file as held, by whatever: open, mapped, mounted. Asked by opening it once more, which counts too.
 fn held(file: BorrowedFd<'_>, watch: &Watch) -> Option<(Key, u32)> {
-    let own = format!("/proc/self/fd/{}", file.as_raw_fd());
-    let since = boot_ns();
-    let _asked = openat(CWD, own, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-    let learned = watch.learned(since)?;
+    let learned = watch.asked_of(file)?;
     (learned.holders != 0).then_some((learned.key, learned.holders))
 }
 

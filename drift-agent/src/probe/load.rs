@@ -293,13 +293,17 @@ impl Probe {
     }
 }
 
-/// Programs that run where another task may come in between.
+/// Programs that the kernel does not begin where another task was put off in the midst of the same one; or, those of tracepoints, in the midst of any, or of a change
+/// of a table.
 fn may_be_left_out(ebpf: &Ebpf) -> Vec<RawFd> {
     ebpf.programs()
         .filter(|(_, program)| {
             matches!(
                 program,
-                Program::FEntry(_) | Program::FExit(_) | Program::RawTracePoint(_)
+                Program::FEntry(_)
+                    | Program::FExit(_)
+                    | Program::RawTracePoint(_)
+                    | Program::TracePoint(_)
             )
         })
         .filter_map(|(_, program)| program.fd().ok())

@@ -3,6 +3,7 @@
 use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     sync::{Mutex, atomic},
+    thread,
 };
 
 use aya::maps::{Array, HashMap, MapData, MapError};
@@ -97,8 +98,8 @@ impl Watch {
             .unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
-    /// What the kernel half knows of what this thread has opened after `since` ([`boot_ns`]), and last. `None`: it did not see it. In kernels that put tasks off
-    /// in the midst of a program it is not begun a second time on that processor, and what it knows is of an earlier open.
+    /// What the kernel half knows of what this thread has opened after `since` ([`boot_ns`]), and last. `None`: it did not see it, for kernels that put tasks off in the
+    /// midst of a program begin none of the same on that processor until that task has gone on.
     pub fn learned(&self, since: u64) -> Option<Learned> {
         let thread = rustix::thread::gettid().as_raw_nonzero().get() as u32;
         let bytes = self.maps().learned.get(&thread, 0).ok()?;
@@ -108,18 +109,27 @@ impl Watch {
 
     /// The same of this file, which was opened last. Where the kernel half did not see it, it is opened again; then it is not known who holds it.
     pub fn learned_of(&self, file: BorrowedFd<'_>, since: u64) -> Option<Learned> {
-        const TRIES: usize = 4;
         self.learned(since).or_else(|| {
-            let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-            (0..TRIES).find_map(|_| {
-                let since = boot_ns();
-                let _again = open(&*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
-                let learned = self.learned(since)?;
-                Some(Learned {
-                    holders: 0,
-                    ..learned
-                })
+            let learned = self.asked_of(file)?;
+            Some(Learned {
+                holders: 0,
+                ..learned
             })
+        })
+    }
+
+    /// The same of this file, by opening it once more, which counts among those who hold it.
+    pub fn asked_of(&self, file: BorrowedFd<'_>) -> Option<Learned> {
+        const TRIES: usize = 8;
+        let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+        (0..TRIES).find_map(|tried| {
+            if tried > 0 {
+                // For the task that keeps the program from being begun.
+                thread::yield_now();
+            }
+            let since = boot_ns();
+            let _again = open(&*path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty()).ok()?;
+            self.learned(since)
         })
     }
 
