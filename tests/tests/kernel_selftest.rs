@@ -75,6 +75,35 @@ fn is_sound_again(scene: &Scene) -> Result<()> {
     .map_err(anyhow::Error::msg)
 }
 
+/// Whether this kernel keeps the agent from loading its programs anew, as it has said: where `perf_event_paranoid` is above 2, which Debian's kernels alone know,
+/// an event of a tracepoint is for CAP_SYS_ADMIN, which the agent has given up by then (docs/limits.md). Anywhere else it is a failure.
+fn is_kept_from_loading(message: &str) -> Result<bool> {
+    if !message.contains("could not be loaded anew") {
+        return Ok(false);
+    }
+    let paranoid = fs::read_to_string("/proc/sys/kernel/perf_event_paranoid")?;
+    let paranoid: i32 = paranoid.trim().parse()?;
+    ensure!(paranoid > 2, "perf_event_paranoid is {paranoid}: {message}");
+    eprintln!("perf_event_paranoid is {paranoid}: the programs cannot be loaded anew here");
+    Ok(true)
+}
+
+/// It says that it is deaf, and finds what changes by looking.
+fn goes_on_by_scanning(scene: &Scene, agent: &Agent) -> Result<()> {
+    let now = status(scene)?;
+    ensure!(now["health"] == "degraded", "{now}");
+    ensure!(now["reasons"].to_string().contains("sensor-fault"), "{now}");
+    let mark = agent.mark();
+    let path = scene.at("app.conf");
+    fs::write(&path, "other\n")?;
+    let detected = agent.event(mark, "config.drift.detected", &path)?;
+    ensure!(
+        detected["cause"] == "scan" && detected["actor"].is_null(),
+        "{detected}"
+    );
+    Ok(())
+}
+
 #[test]
 fn the_canary_is_heard_and_is_neither_a_drift_nor_in_the_history() -> Result<()> {
     if !has_probes("the_canary_is_heard_and_is_neither_a_drift_nor_in_the_history") {
@@ -132,6 +161,9 @@ fn a_program_that_was_detached_is_noticed_and_attached_again() -> Result<()> {
     let message = told(&agent, mark, "detached")?;
     ensure!(message.contains("loaded anew"), "{message}");
     ensure!(message.contains("all 2 files were read again"), "{message}");
+    if is_kept_from_loading(&message)? {
+        return goes_on_by_scanning(&scene, &agent);
+    }
     is_sound_again(&scene)?;
     let now = tamper::links(agent.pid())?.len();
     ensure!(
@@ -179,6 +211,9 @@ fn an_agent_that_does_not_hear_itself_says_so_and_starts_to_hear_again() -> Resu
     let message = told(&agent, mark, "self-test")?;
     ensure!(message.contains("did not tell of it"), "{message}");
     ensure!(message.contains("loaded anew"), "{message}");
+    if is_kept_from_loading(&message)? {
+        return goes_on_by_scanning(&scene, &agent);
+    }
     is_sound_again(&scene)?;
     hears(&scene, &agent)?;
     ensure!(agent.stop()?.success());

@@ -108,8 +108,12 @@ impl Run {
                     ["skip", "SKIPPED", test, reason] => {
                         let test = test.trim_end_matches(':');
                         if let Some((sensor, _)) = &current {
-                            run.tests
-                                .insert((sensor.clone(), test.to_owned()), Verdict::Skipped);
+                            // A part of a test may be left out, and another have failed.
+                            let key = (sensor.clone(), test.to_owned());
+                            let verdict = run.tests.entry(key).or_insert(Verdict::Skipped);
+                            if *verdict == Verdict::Passed {
+                                *verdict = Verdict::Skipped;
+                            }
                             run.notes
                                 .insert(format!("{kernel} {sensor}: {test}: {reason}"));
                         }
@@ -334,6 +338,20 @@ mod tests {
         assert_eq!(
             table.to_string(),
             " sensor tracepoint       6.1\n one          ok\n three   skipped\n two      FAILED\n\n 6.1: 6.1.0-50\n 6.1 tracepoint: three: no overlay here\n"
+        );
+    }
+
+    #[test]
+    fn a_test_of_which_a_part_was_left_out_and_another_has_failed_has_failed() {
+        let run = read(
+            "@@ kernel 6.1.0-50\n@@ begin tracepoint kernel_a\ntest kernel_a::one ... FAILED\n@@ skip SKIPPED one: (xfs): no xfs here\n\
+             @@ end tracepoint kernel_a 101\n@@ done\n",
+        );
+        let one = &run.tests[&("tracepoint".to_owned(), "one".to_owned())];
+        assert_eq!(*one, Verdict::Failed);
+        assert!(
+            run.notes
+                .contains("6.1 tracepoint: one: (xfs): no xfs here")
         );
     }
 
