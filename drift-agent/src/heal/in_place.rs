@@ -118,6 +118,7 @@ pub(super) fn can_take_in(
 }
 
 /// Into what alone it is written.
+#[derive(Clone, Copy)]
 pub(super) struct Only<'j> {
     /// A file that holds this. Not asked where it may have been begun before, and some of it stands there.
     pub(super) seen: Option<&'j str>,
