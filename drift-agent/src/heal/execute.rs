@@ -205,9 +205,11 @@ pub(super) fn attributes(
     .map_err(HealError::at("open the file"))?;
     if let Target::File(content) = &declared.target
         && content.hard_links == HardLinks::Report
-        && !declared.target.is_in_place()
         && !is_here_alone(&dir, &name, file.as_fd())
     {
+        if declared.target.is_in_place() {
+            return Err(HealError::OtherNames);
+        }
         return match &content.meaning {
             // What it holds says what is declared, and may hold more.
             Some(_) => edit::apart(host, declared, content),

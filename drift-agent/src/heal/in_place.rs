@@ -20,10 +20,10 @@ use rustix::{
 };
 
 use crate::{
-    declare::{Declared, Evidence, Target},
+    declare::{Content, Declared, Evidence, HardLinks, Target},
     observe::{Host, Observed, Stat},
     report::FileType,
-    store::Store,
+    store::{Holding, Store},
 };
 
 use super::{
@@ -68,12 +68,9 @@ pub fn put_back(
         step: "write the journal",
         source,
     };
-    store
-        .read_holding_again()
-        .map_err(|error| journal(io::Error::other(error)))?;
     let transaction = Transaction {
         moves: Vec::new(),
-        holding: store.holding(),
+        holding: Holding::default(),
         steps: vec![Step::Put {
             declared: Declared::straight(declared),
             like: observed.stat,
@@ -100,11 +97,11 @@ pub fn put_back(
 pub(super) fn can_take_in(
     dir: &OwnedFd,
     name: &OsString,
+    content: &Content,
     length: u64,
-    alone: bool,
 ) -> Result<(), HealError> {
     let file = open(dir, name, OFlags::RDWR).map_err(HealError::at("open the file"))?;
-    if alone && !is_here_alone(dir, name, file.as_fd()) {
+    if is_alone(content) && !is_here_alone(dir, name, file.as_fd()) {
         return Err(HealError::OtherNames);
     }
     if length == 0 {
@@ -117,12 +114,17 @@ pub(super) fn can_take_in(
     }
 }
 
+/// Whether it may have no other name: what is written would be there under that, too.
+pub(super) fn is_alone(content: &Content) -> bool {
+    content.hard_links == HardLinks::Report
+}
+
 /// Into what alone it is written.
 #[derive(Clone, Copy)]
 pub(super) struct Only<'j> {
     /// A file that holds this. Not asked where it may have been begun before, and some of it stands there.
     pub(super) seen: Option<&'j str>,
-    /// A file that has no other name: what is written would be there under that, too.
+    /// See [`is_alone`].
     pub(super) alone: bool,
 }
 

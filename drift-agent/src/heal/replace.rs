@@ -423,18 +423,16 @@ pub(super) fn let_go(
     notes: &mut Vec<String>,
 ) -> Result<(), Errno> {
     match store.keep_file(dir, name, SystemTime::now()) {
-        Ok(place) => {
+        Ok(Some(place)) => {
             notes.push(format!("the file itself is in {}", place.display()));
-            Ok(())
+            return Ok(());
         }
-        Err(error) => {
-            // Of what is no file there is only what it says.
-            if Errno::from_io_error(&error) != Some(Errno::INVAL) {
-                notes.push(not_kept(&error));
-            }
-            remove(dir, name).map(drop)
-        }
+        // Of what is no file there is only what it says.
+        Ok(None) => {}
+        Err(error) if Errno::from_io_error(&error) == Some(Errno::NOENT) => {}
+        Err(error) => notes.push(not_kept(&error)),
     }
+    remove(dir, name).map(drop)
 }
 
 fn not_kept(error: &std::io::Error) -> String {

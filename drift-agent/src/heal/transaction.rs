@@ -88,9 +88,9 @@ impl Step {
 /// A change of versions, or of one file that is written in place.
 #[derive(Debug)]
 pub struct Transaction {
-    /// None: nobody stops it between two steps.
+    /// None: nobody stops it between two steps, and what is held stays.
     pub moves: Vec<Moved>,
-    /// What is held from the commit on.
+    /// What is held from the commit on, where versions move.
     pub holding: Holding,
     /// In the order in which they take place.
     pub steps: Vec<Step>,
@@ -336,7 +336,11 @@ fn forward(
             break;
         }
     }
-    let held = store.set_holding(&journal.holding);
+    // A heal changes no version: what is held may be another by now.
+    let held = match &journal.moves[..] {
+        [] => Ok(()),
+        _ => store.set_holding(&journal.holding),
+    };
     if let Err(error) = &held {
         warn!("which versions are held is written at the next start: {error}");
     }

@@ -203,6 +203,22 @@ mod tests {
         Queue::new(Bound { items, bytes })
     }
 
+    /// One that waits for a state, and then does this.
+    fn consumer(
+        queue: &Arc<Queue<u32>>,
+        ready: fn(&super::State<u32>) -> bool,
+        then: fn(&Queue<u32>),
+    ) -> thread::JoinHandle<()> {
+        let queue = Arc::clone(queue);
+        thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .build()
+                .expect("a runtime");
+            runtime.block_on(queue.until(ready));
+            then(&queue);
+        })
+    }
+
     const ALL: Bound = Bound {
         items: usize::MAX,
         bytes: usize::MAX,
@@ -220,15 +236,7 @@ mod tests {
     #[test]
     fn the_consumer_sees_what_was_put_in_when_it_is_woken() {
         let queue = Arc::new(queue(10, 100));
-        let consumer = thread::spawn({
-            let queue = Arc::clone(&queue);
-            move || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .build()
-                    .expect("a runtime");
-                runtime.block_on(queue.until(|state| state.len() == 2));
-            }
-        });
+        let consumer = consumer(&queue, |state| state.len() == 2, |_| {});
         for n in 0..2 {
             queue.push(n, 1);
             assert!(queue.lock().unseen, "he is left asleep");
@@ -275,16 +283,7 @@ mod tests {
         let queue = Arc::new(queue(10, 100));
         queue.push(1, 1);
         assert_eq!(queue.flush(Duration::from_millis(1)), 1);
-        let consumer = thread::spawn({
-            let queue = Arc::clone(&queue);
-            move || {
-                let runtime = tokio::runtime::Builder::new_current_thread()
-                    .build()
-                    .expect("a runtime");
-                runtime.block_on(queue.until(super::State::flushing));
-                queue.done(1);
-            }
-        });
+        let consumer = consumer(&queue, super::State::flushing, |queue| queue.done(1));
         assert_eq!(queue.flush(Duration::from_secs(20)), 0);
         consumer.join().expect("the consumer ends");
     }

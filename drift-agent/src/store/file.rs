@@ -27,14 +27,19 @@ const MOST_BYTES: u64 = 256 << 20;
 const TRIES: u128 = 100;
 
 impl Store {
-    /// Moves a regular file here: its name in `dir` is free then. Where it is now.
+    /// Moves a regular file here: its name in `dir` is free then. Where it is now; `None`: something else stands there, and stays.
     ///
     /// # Errors
     /// It is where it was. `XDEV`: on another file system. `FBIG`: larger than all that is kept.
-    pub fn keep_file(&self, dir: impl AsFd, name: &OsStr, now: SystemTime) -> io::Result<PathBuf> {
+    pub fn keep_file(
+        &self,
+        dir: impl AsFd,
+        name: &OsStr,
+        now: SystemTime,
+    ) -> io::Result<Option<PathBuf>> {
         let stat = statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW)?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
-            return Err(Errno::INVAL.into());
+            return Ok(None);
         }
         let size = on_disk(&stat);
         if size > MOST_BYTES {
@@ -49,7 +54,7 @@ impl Store {
         for number in first..first + TRIES {
             let kept = format!("{number:020}");
             match renameat_with(&dir, name, &folder, &*kept, RenameFlags::NOREPLACE) {
-                Ok(()) => return Ok(self.path.join(FILES).join(kept)),
+                Ok(()) => return Ok(Some(self.path.join(FILES).join(kept))),
                 // Another one came at the same time.
                 Err(Errno::EXIST) => {}
                 Err(error) => return Err(error.into()),
@@ -117,6 +122,7 @@ mod tests {
             // All in the same moment.
             let place = store
                 .keep_file(&at, OsStr::new("file"), SystemTime::UNIX_EPOCH)
+                .unwrap()
                 .unwrap();
             assert!(!path.exists());
             assert_eq!(fs::metadata(&place).unwrap().ino(), inode);
@@ -128,6 +134,7 @@ mod tests {
         assert!(!there[0] && !there[1], "the oldest");
         symlink("nowhere", &path).unwrap();
         let link = store.keep_file(&at, OsStr::new("file"), SystemTime::now());
-        assert!(link.is_err() && fs::symlink_metadata(&path).is_ok());
+        assert_eq!(link.unwrap(), None);
+        assert!(fs::symlink_metadata(&path).is_ok());
     }
 }

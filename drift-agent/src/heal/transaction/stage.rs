@@ -16,7 +16,7 @@ use rustix::{
 };
 
 use crate::{
-    declare::{Content, Declared, HardLinks, Target},
+    declare::{Content, Declared, Target},
     heal::{
         attribute,
         execute::{HealError, directory_for_writing, split, unreachable_parent},
@@ -67,7 +67,7 @@ fn change(is_in_place: bool, declared: &Declared, source: &Source) -> Change {
                 }
             };
             let digest = digest.to_string();
-            let alone = content.hard_links == HardLinks::Report;
+            let alone = in_place::is_alone(content);
             match over {
                 Over::Anything if is_in_place => Change::Into {
                     digest,
@@ -266,12 +266,13 @@ fn one(
         Target::Absent => Ok(None),
     }?;
     lifted.extend(attribute::lift_named(dir, name, declared)?);
-    if let Some(staged) = staged.as_ref().filter(|_| step.is_in_place()) {
-        let length = staged
+    if let (Some(staged), Target::File(content), true) =
+        (&staged, &declared.target, step.is_in_place())
+    {
+        let stat = staged
             .metadata()
             .map_err(replace::io("look at what was staged"))?;
-        let alone = matches!(&declared.target, Target::File(content) if content.hard_links == HardLinks::Report);
-        in_place::can_take_in(dir, name, length.len(), alone)?;
+        in_place::can_take_in(dir, name, content, stat.len())?;
     }
     Ok(staged)
 }

@@ -405,8 +405,41 @@ fn what_has_another_name_is_not_written_to_in_place() {
     committed(&place, &[step()], Stage::Committed, 0);
     fs::remove_file(&path).unwrap();
     fs::hard_link(&other, &path).unwrap();
+    fs::set_permissions(&other, fs::Permissions::from_mode(0o600)).unwrap();
     recover(&place.host, &place.store).unwrap();
     place.holds(&[("file", "another's")]);
+    // Nor are its attributes set.
+    let attributes = execute(&place.host, &declared, &Action::Attributes, None);
+    assert_eq!(attributes.unwrap_err().reason(), "hardlinked");
+    let mode = fs::metadata(&other).unwrap().permissions().mode();
+    assert_eq!(mode & 0o7777, 0o600);
+}
+
+/// Whoever holds a version while a heal is interrupted holds it afterwards.
+#[test]
+fn a_heal_in_place_leaves_what_is_held_as_it_is() {
+    let place = Place::new();
+    let path = place.at("file");
+    fs::write(&path, "old").unwrap();
+    let declared = in_place(&path, 0o640);
+    let step = Step::Put {
+        like: observe(&place.host, &declared, None, &mut |_| {}).stat,
+        declared: Arc::new(declared),
+        source: Source::Declared,
+    };
+    committed(&place, &[step], Stage::Committed, 0);
+    let journal = place.store.journal().unwrap().unwrap();
+    let heal = Journal {
+        moves: Vec::new(),
+        holding: Holding::default(),
+        ..journal
+    };
+    place.store.write_journal(&heal).unwrap();
+    place.store.set_holding(&held()).unwrap();
+    let finished = recover(&place.host, &place.store).unwrap().unwrap();
+    assert!(finished.notes[0].starts_with("a heal of "), "{finished:?}");
+    place.holds(&[("file", "new")]);
+    assert_eq!(place.store.holding(), held());
 }
 
 #[test]
