@@ -68,6 +68,10 @@ impl Pipeline {
             return;
         }
         self.timers.set(Timer::Brakes, now + BETWEEN_WRITES);
+        if self.store.state().is_writing_brakes() {
+            // A slow disk: the timer comes again, and no threads queue up.
+            return;
+        }
         let store = Arc::clone(&self.store);
         tokio::task::spawn_blocking(move || {
             if let Err(error) = store.state().write_brakes() {

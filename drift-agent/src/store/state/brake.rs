@@ -66,24 +66,27 @@ impl State {
         !self.waiting().is_empty()
     }
 
-    /// Writes what was noted. While another thread does so this one returns at once: the other writes it all.
+    /// Whether a thread is writing brakes now.
+    #[must_use]
+    pub fn is_writing_brakes(&self) -> bool {
+        matches!(self.brakes.writing.try_lock(), Err(TryLockError::WouldBlock))
+    }
+
+    /// Writes what was noted so far, once: what is noted meanwhile is left for the next. Waits for another thread that does so.
     pub fn write_brakes(&self) -> Result<(), StoreError> {
-        // Looked at without the lock each time round: what is noted while another holds it is seen by one of the two.
-        while self.has_unwritten_brakes() {
-            let _writing = match self.brakes.writing.try_lock() {
-                Ok(writing) => writing,
-                Err(TryLockError::Poisoned(writing)) => writing.into_inner(),
-                Err(TryLockError::WouldBlock) => return Ok(()),
-            };
-            let noted = std::mem::take(&mut *self.waiting());
-            let brakes: Vec<_> = noted
-                .iter()
-                .map(|(path, brake)| (path.as_path(), Some(*brake)))
-                .collect();
-            let spent = std::mem::take(&mut *self.spent_waiting());
-            self.write(&brakes, &spent)?;
+        // It guards nothing but the order of writes.
+        let writing = self.brakes.writing.lock();
+        let _writing = writing.unwrap_or_else(PoisonError::into_inner);
+        let noted = std::mem::take(&mut *self.waiting());
+        if noted.is_empty() {
+            return Ok(());
         }
-        Ok(())
+        let brakes: Vec<_> = noted
+            .iter()
+            .map(|(path, brake)| (path.as_path(), Some(*brake)))
+            .collect();
+        let spent = std::mem::take(&mut *self.spent_waiting());
+        self.write(&brakes, &spent)
     }
 
     /// Notes the heals of a policy, to be written with the brakes. Does not block.
