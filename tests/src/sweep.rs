@@ -109,11 +109,12 @@ pub struct Call {
     pub number: usize,
 }
 
-/// The calls to try, of all of them: as many as are wanted, or a `few` all over. `part` of 100: where the first of them is.
-pub fn points(all: &[Call], few: usize, part: usize) -> impl Iterator<Item = &Call> {
+/// The calls to try, of all of them: as many as are wanted, or a `few` all over. Of `kinds` of trying each begins elsewhere: with as many calls between two
+/// points as there are kinds, each call is tried once.
+pub fn points(all: &[Call], few: usize, kind: usize, kinds: usize) -> impl Iterator<Item = &Call> {
     let wanted = env::var(EVERY).ok().and_then(|every| every.parse().ok());
     let every = wanted.unwrap_or_else(|| all.len().div_ceil(few)).max(1);
-    all.iter().skip(every * part / 100).step_by(every)
+    all.iter().skip(every * kind / kinds).step_by(every)
 }
 
 impl Ground {

@@ -21,7 +21,7 @@ fn killed_at_every_call(test: &str, operation: Operation) -> Result<()> {
     let ground = Ground::new(operation)?;
     let all = ground.calls("all")?;
     let (mut kills, mut old, mut begun, mut longest) = (0, 0, 0, Duration::ZERO);
-    for Call { name, number } in points(&all, FEW, 0) {
+    for Call { name, number } in points(&all, FEW, 0, 1) {
         let ended = ground.with(&format!(
             "trace={name} inject={name}:signal=KILL:when={number}"
         ))?;
@@ -82,7 +82,7 @@ fn each_process_killed_at_every_call(test: &str, operation: Operation) -> Result
             Ok(())
         };
         judge("before it was asked", &split.without()?)?;
-        for Call { name, number } in points(&all, FEW_EACH, 0) {
+        for Call { name, number } in points(&all, FEW_EACH, 0, 1) {
             let asked = split.with(&format!(
                 "trace={name} inject={name}:signal=KILL:when={number}"
             ))?;

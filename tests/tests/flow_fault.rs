@@ -35,6 +35,9 @@ const FEW: usize = 2;
 
 const ERRORS: [&str; 6] = ["EIO", "ENOSPC", "EINTR", "EDQUOT", "EROFS", "EMFILE"];
 
+/// Each of them once, and for good.
+const KINDS: usize = 2 * ERRORS.len();
+
 fn faults(test: &str, operation: Operation) -> Result<()> {
     if !is_built(test) || !has_strace(test) {
         return Ok(());
@@ -48,7 +51,7 @@ fn faults(test: &str, operation: Operation) -> Result<()> {
     let (mut faults, mut failed, mut left_out) = (0, 0, 0);
     for (kind, (error, often)) in kinds {
         // Each kind at other points, where not all are tried.
-        for Call { name, number } in points(&all, FEW, kind * 8) {
+        for Call { name, number } in points(&all, FEW, kind, KINDS) {
             if *error == "EINTR" && often == "+" && MADE_AGAIN.contains(&name.as_str()) {
                 left_out += 1;
                 continue;
@@ -99,7 +102,7 @@ fn faults_of_each_process(test: &str, operation: Operation) -> Result<()> {
             .enumerate();
         let (mut faults, mut failed, mut ended) = (0, 0, 0);
         for (kind, (error, often)) in kinds {
-            for Call { name, number } in points(&all, 1, kind * 8) {
+            for Call { name, number } in points(&all, 1, kind, KINDS) {
                 let is_endless = MADE_AGAIN.contains(&name.as_str()) || SOCKETS.contains(name);
                 if *error == "EINTR" && often == "+" && is_endless {
                     continue;

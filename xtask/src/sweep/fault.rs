@@ -6,7 +6,7 @@ use anyhow::Result;
 /// process of a running agent.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Args {
-    /// Not each call, but every so manieth.
+    /// Not each call, but every so manieth. With 12 each call fails in one of the twelve ways.
     #[arg(long, value_name = "COUNT", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     every: u32,
     /// Of a running agent, this process alone: detector, keeper or restorer.
