@@ -133,22 +133,30 @@ impl Scene {
     /// # Errors
     /// The file system's.
     pub fn lay_out(&self, files: &[Declared]) -> Result<()> {
-        use std::os::unix::fs::PermissionsExt;
-        for file in files {
-            let path = self.at(file.path);
-            if let Some(parent) = path.parent() {
-                fs::create_dir_all(parent)?;
-            }
-            fs::write(&path, &file.content)?;
-            if let Some(mode) = file.mode {
-                fs::set_permissions(
-                    &path,
-                    fs::Permissions::from_mode(u32::from_str_radix(mode, 8)?),
-                )?;
-            }
-        }
-        Ok(())
+        lay_out_in(&self.tree(), files)
     }
+}
+
+/// Puts the files as declared into a folder that is seen as the tree of a scene later, as the lower layer of an overlay.
+///
+/// # Errors
+/// The file system's.
+pub fn lay_out_in(tree: &Path, files: &[Declared]) -> Result<()> {
+    use std::os::unix::fs::PermissionsExt;
+    for file in files {
+        let path = tree.join(file.path);
+        if let Some(parent) = path.parent() {
+            fs::create_dir_all(parent)?;
+        }
+        fs::write(&path, &file.content)?;
+        if let Some(mode) = file.mode {
+            fs::set_permissions(
+                &path,
+                fs::Permissions::from_mode(u32::from_str_radix(mode, 8)?),
+            )?;
+        }
+    }
+    Ok(())
 }
 
 /// Heals at once, every time.

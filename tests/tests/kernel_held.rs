@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use drift_tests::{
     agent::{Agent, has_probes},
     fuse,
-    scene::{DEFAULT, Scene, file},
+    scene::{DEFAULT, Scene, file, lay_out_in},
     skip::skip,
     stage::{Kind, Mounts},
 };
@@ -28,7 +28,7 @@ fn check(test: &str, on: Kind, change: impl FnOnce(&Scene, &File) -> Result<()>)
     let scene = Scene::new()?;
     let mounts = Mounts::of(&scene);
     let files = [file("app.conf", "declared\n")];
-    on.mount(scene.root(), |_| scene.lay_out(&files))?;
+    on.mount(scene.root(), |place| lay_out_in(place, &files))?;
     scene.declare("1.0.0", DEFAULT, &files)?;
     let app = scene.at("app.conf");
     let held = OpenOptions::new().write(true).open(&app)?;

@@ -4,19 +4,25 @@
 use std::{
     fs::{self, File},
     process::{Child, Command, Stdio},
+    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Error, Result, ensure};
 use drift_tests::{
     agent::{Agent, has_probes},
-    scene::{HEAL_AT_ONCE, Scene, file},
+    scene::{HEAL_AT_ONCE, Scene, file, lay_out_in},
     skip::skip,
     stage::{Kind, Mounts},
+    wait,
 };
 use serde_json::Value;
 
 /// Processes that do nothing: a search reads of each of them what it has mapped.
 const IDLE: usize = 100;
+
+/// Who reads nothing for so long does nothing.
+const QUIET: Duration = Duration::from_millis(200);
+const MOST_WAIT: Duration = Duration::from_secs(60);
 
 struct Idle(Vec<Child>);
 
@@ -54,6 +60,20 @@ fn reads(pid: u32) -> Result<usize> {
     Ok(reads.parse()?)
 }
 
+/// Waits until a process reads nothing: an agent that has just begun looks at every process itself.
+fn quiet(pid: u32) -> Result<()> {
+    let (mut last, mut since) = (reads(pid)?, Instant::now());
+    wait::until(MOST_WAIT, || {
+        let now = reads(pid).map_err(|error| error.to_string())?;
+        if now != last {
+            (last, since) = (now, Instant::now());
+        }
+        let is_quiet = since.elapsed() >= QUIET;
+        is_quiet.then_some(()).ok_or(format!("{now} reads, and more"))
+    })
+    .map_err(Error::msg)
+}
+
 #[test]
 fn that_nobody_has_an_old_file_is_known_without_a_search() -> Result<()> {
     const TEST: &str = "that_nobody_has_an_old_file_is_known_without_a_search";
@@ -73,11 +93,12 @@ fn check(on: Kind) -> Result<()> {
     let scene = Scene::new()?;
     let mounts = Mounts::of(&scene);
     let files = [file("app.conf", "declared\n")];
-    on.mount(scene.root(), |_| scene.lay_out(&files))?;
+    on.mount(scene.root(), |place| lay_out_in(place, &files))?;
     scene.declare("1.0.0", HEAL_AT_ONCE, &files)?;
     let app = scene.at("app.conf");
     let agent = Agent::start(&scene, &[])?;
     let idle = Idle::start()?;
+    quiet(agent.pid())?;
     let heal = |other: &str, held: Option<File>| -> Result<(Value, usize)> {
         let (mark, before) = (agent.mark(), reads(agent.pid())?);
         fs::write(&app, other)?;
