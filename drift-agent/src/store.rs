@@ -146,7 +146,7 @@ impl Store {
         quota: u64,
         mut notes: Vec<String>,
     ) -> Result<Self, StoreError> {
-        let holding = Mutex::new(hold::read(&folder, &mut notes)?.into());
+        let holding = Mutex::new(hold::read(&folder, &mut notes)?);
         let pauses = Mutex::new(pause::read(&folder, &mut notes)?);
         Ok(Self {
             path: state_dir.to_owned(),

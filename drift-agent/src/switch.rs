@@ -222,12 +222,19 @@ pub fn perform(
         steps,
         after: after.clone(),
     };
-    let Finished { mut notes, left } = heal::transact(host, store, transaction)?;
+    let Finished {
+        mut notes,
+        left,
+        given_up,
+    } = heal::transact(host, store, transaction)?;
     for (path, error) in &left {
         notes.push(format!(
             "{} is left to do, at the next start or before the next change ({error})",
             escape::path(path)
         ));
+    }
+    for (path, why) in &given_up {
+        notes.push(format!("{}: {why}", escape::path(path)));
     }
     let by_place = new.files.iter().map(|declared| (declared.real(), declared));
     let by_place: HashMap<&Path, _> = by_place.collect();

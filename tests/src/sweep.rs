@@ -305,6 +305,23 @@ fn calls_of(log: &str) -> Vec<Call> {
     calls
 }
 
+/// The first of these calls, of whose line in a log of `strace` this is a part.
+fn call_with(log: &str, name: &str, text: &str) -> Option<Call> {
+    let mut counts: HashMap<&str, usize> = HashMap::new();
+    log.lines().find_map(|line| {
+        let (thread, call) = line.split_once(char::is_whitespace)?;
+        if !call.trim_start().starts_with(&format!("{name}(")) {
+            return None;
+        }
+        let number = counts.entry(thread).or_default();
+        *number += 1;
+        line.contains(text).then(|| Call {
+            name: name.to_owned(),
+            number: *number,
+        })
+    })
+}
+
 fn ended(mut command: Command) -> Result<Ended> {
     let output = command.stdin(Stdio::null()).output();
     let output = output.with_context(|| format!("{command:?}"))?;

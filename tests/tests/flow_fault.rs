@@ -213,6 +213,34 @@ fn holds_that_cannot_be_read_take_no_change_back() -> Result<()> {
     Ok(())
 }
 
+/// What is decided is in the journal: that the file cannot say so, too, takes no change back.
+#[test]
+fn holds_that_cannot_be_written_take_no_change_back() -> Result<()> {
+    const TEST: &str = "holds_that_cannot_be_written_take_no_change_back";
+    if !is_built(TEST) || !has_strace(TEST) || !is_root(TEST) {
+        return Ok(());
+    }
+    for operation in [Operation::Activate, Operation::Rollback] {
+        let split = Split::new(operation, Who::Restorer)?;
+        let Call { name, number } = split.call("renameat", "\"holds\"")?;
+        for often in ["", "+"] {
+            let asked = split.with(&format!(
+                "trace={name} inject={name}:error=EIO:when={number}{often}"
+            ))?;
+            let what = || format!("{operation:?}, number {number}{often}: {}", asked.said());
+            ensure!(asked.is_hit && asked.is_done(), "{}", what());
+            ensure!(
+                split.state().with_context(what)? == State::New,
+                "{}",
+                what()
+            );
+            let (recovered, _) = split.recovered().with_context(what)?;
+            ensure!(recovered == State::New, "{}", what());
+        }
+    }
+    Ok(())
+}
+
 /// B090: one read that fails is the last one.
 #[test]
 fn reads_and_waits_that_fail_now_and_then_end_nothing_and_the_end_is_told() -> Result<()> {

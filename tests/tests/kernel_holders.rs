@@ -69,7 +69,9 @@ fn quiet(pid: u32) -> Result<()> {
             (last, since) = (now, Instant::now());
         }
         let is_quiet = since.elapsed() >= QUIET;
-        is_quiet.then_some(()).ok_or(format!("{now} reads, and more"))
+        is_quiet
+            .then_some(())
+            .ok_or(format!("{now} reads, and more"))
     })
     .map_err(Error::msg)
 }

@@ -205,7 +205,7 @@ pub(super) fn attributes(
     .map_err(HealError::at("open the file"))?;
     if let Target::File(content) = &declared.target
         && content.hard_links == HardLinks::Report
-        && !is_here_alone(&dir, &name, file.as_fd())
+        && !is_here_alone(&dir, &name, file.as_fd())?
     {
         if declared.target.is_in_place() {
             return Err(HealError::OtherNames);
@@ -227,20 +227,31 @@ pub(super) fn attributes(
 ///
 /// Who gives a file of others this name as a second one, and takes that away again when it has been opened, leaves it with one name, which is not ours: so the name
 /// is asked, and tells both at once. That a call is cut in two by a removal is left; it would have to happen each time, within one tick of the clock.
-pub(super) fn is_here_alone(dir: &OwnedFd, name: &OsStr, file: BorrowedFd<'_>) -> bool {
+///
+/// # Errors
+/// It cannot be told.
+pub(super) fn is_here_alone(
+    dir: &OwnedFd,
+    name: &OsStr,
+    file: BorrowedFd<'_>,
+) -> Result<bool, HealError> {
     const LOOKS: usize = 3;
-    let Ok(open) = fstat(file) else {
-        return false;
-    };
+    let open = fstat(file).map_err(HealError::at("look at the file"))?;
     let face = |stat: &rustix::fs::Stat| {
         let changed = (stat.st_ctime, stat.st_ctime_nsec);
         (stat.st_dev, stat.st_ino, stat.st_nlink, changed)
     };
-    open.st_nlink == 1
-        && (0..LOOKS).all(|_| {
-            statat(dir, name, AtFlags::SYMLINK_NOFOLLOW)
-                .is_ok_and(|named| face(&named) == face(&open))
-        })
+    if open.st_nlink != 1 {
+        return Ok(false);
+    }
+    for _ in 0..LOOKS {
+        match statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(named) if face(&named) == face(&open) => {}
+            Ok(_) | Err(Errno::NOENT) => return Ok(false),
+            Err(error) => return Err(HealError::at("look at the name")(error)),
+        }
+    }
+    Ok(true)
 }
 
 /// Owner before mode: a change of owner clears the setuid and setgid bits, and capabilities. Access lists after the mode, which sets their mask. The flags are

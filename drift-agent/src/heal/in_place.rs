@@ -31,7 +31,7 @@ use super::{
     edit,
     execute::{HealError, Healed, carry_out, is_here_alone, set_owner},
     replace,
-    transaction::{self, Source, Step, Transaction, TransactionError},
+    transaction::{self, Done, Source, Step, Transaction, TransactionError},
 };
 
 /// Whether what is declared goes into the file that stands there.
@@ -85,7 +85,7 @@ pub fn put_back(
         | TransactionError::Doubt(_)
         | TransactionError::Aborted) => journal(io::Error::other(error.to_string())),
     })?;
-    match finished.left.into_iter().next() {
+    match finished.left.into_iter().chain(finished.given_up).next() {
         Some((_, error)) => Err(error),
         None => Ok(Healed {
             notes: finished.notes,
@@ -101,7 +101,7 @@ pub(super) fn can_take_in(
     length: u64,
 ) -> Result<(), HealError> {
     let file = open(dir, name, OFlags::RDWR).map_err(HealError::at("open the file"))?;
-    if is_alone(content) && !is_here_alone(dir, name, file.as_fd()) {
+    if is_alone(content) && !is_here_alone(dir, name, file.as_fd())? {
         return Err(HealError::OtherNames);
     }
     if length == 0 {
@@ -135,34 +135,34 @@ pub(super) fn take_in(
     name: &OsString,
     digest: &str,
     only: Only<'_>,
-) -> Result<(), HealError> {
+) -> Result<Done, HealError> {
     let mut staged = open(dir, temporary, OFlags::RDONLY).map_err(HealError::at(STAGED))?;
     if hash(&mut staged, STAGED)? != digest {
         // Whoever put it there does not decide what is declared.
-        replace::remove_stale(dir, temporary)?;
-        return Err(HealError::ReadBack);
+        return Done::given_up(dir, temporary, HealError::ReadBack);
     }
     let mut file = match open(dir, name, OFlags::RDWR) {
         Ok(file) => file,
         // Gone meanwhile: a new file takes nobody's place.
-        Err(Errno::NOENT) => return replace::take_name(dir, temporary, name),
+        Err(Errno::NOENT) => {
+            return replace::take_name(dir, temporary, name).map(|()| Done::All);
+        }
         // Something else has come there: the look that follows says so.
         Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
-            return replace::remove_stale(dir, temporary);
+            return replace::remove_stale(dir, temporary).map(|()| Done::All);
         }
         Err(error) => return Err(HealError::at("open the file")(error)),
     };
     // For those who ask for one. Whoever holds it does not keep what is declared away.
     let _locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
-    if only.alone && !is_here_alone(dir, name, file.as_fd()) {
-        replace::remove_stale(dir, temporary)?;
-        return Err(HealError::OtherNames);
+    if only.alone && !is_here_alone(dir, name, file.as_fd())? {
+        return Done::given_up(dir, temporary, HealError::OtherNames);
     }
     if let Some(seen) = only.seen
         && hash(&mut file, "read the file")? != seen
     {
         // Somebody has written to it since: the look that follows sees what.
-        return replace::remove_stale(dir, temporary);
+        return replace::remove_stale(dir, temporary).map(|()| Done::All);
     }
     // What is secret is not there before it is kept from others.
     let like = fstat(&staged).map_err(HealError::at(STAGED))?;
@@ -177,7 +177,8 @@ pub(super) fn take_in(
     if hash(&mut file, "read back")? != digest {
         return Err(HealError::ReadBack);
     }
-    unlinkat(dir, temporary, AtFlags::empty()).map_err(HealError::at("remove what was staged"))
+    unlinkat(dir, temporary, AtFlags::empty()).map_err(HealError::at("remove what was staged"))?;
+    Ok(Done::All)
 }
 
 const STAGED: &str = "read what was staged";

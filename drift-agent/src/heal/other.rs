@@ -70,7 +70,7 @@ pub(super) fn link_attributes(
             openat(dir, name, flags, Mode::empty()).map_err(HealError::at("open the link"))?;
         let stat = fstat(&link).map_err(HealError::at("look at the link"))?;
         if FileType::from_raw_mode(stat.st_mode) != FileType::Symlink
-            || !is_here_alone(dir, name, link.as_fd())
+            || !is_here_alone(dir, name, link.as_fd())?
         {
             return Err(HealError::Changed);
         }

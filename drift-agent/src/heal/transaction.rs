@@ -10,6 +10,8 @@
 mod apply;
 mod stage;
 
+pub(super) use apply::Done;
+
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -105,6 +107,8 @@ pub struct Finished {
     pub notes: Vec<String>,
     /// What is committed and could not be done: it is tried again at the next start, and before the next change of versions.
     pub left: Vec<(PathBuf, HealError)>,
+    /// What was committed and is not tried again: somebody has come between, and what was staged is gone. The look that follows says how things are.
+    pub given_up: Vec<(PathBuf, HealError)>,
 }
 
 /// Why nothing has changed.
@@ -204,10 +208,12 @@ pub fn run(
         give_up(host, store, &journal, lifted);
         return Err(TransactionError::Journal(error));
     }
-    finished.left = forward(host, store, &journal, false);
+    forward(host, store, &journal, false, &mut finished);
     if finished.left.is_empty() {
         give_back(lifted);
-        finish(host, &steps);
+        let given_up = &finished.given_up;
+        let is_done = |step: &&Step| given_up.iter().all(|(path, _)| path != step.path());
+        finish(host, steps.iter().filter(is_done));
     }
     Ok(finished)
 }
@@ -226,7 +232,7 @@ pub fn recover(host: &Host, store: &Store) -> Result<Option<Finished>, StoreErro
                 format!("{error}: it was removed. What is not as declared is found by looking");
             return Ok(Some(Finished {
                 notes: vec![note],
-                left: Vec::new(),
+                ..Finished::default()
             }));
         }
         Err(error) => return Err(error),
@@ -259,7 +265,7 @@ pub fn recover(host: &Host, store: &Store) -> Result<Option<Finished>, StoreErro
             ));
         }
         Stage::Committed => {
-            finished.left = forward(host, store, &journal, true);
+            forward(host, store, &journal, true, &mut finished);
             finished.notes.push(format!(
                 "{what} was interrupted after it had been decided, and was brought to its end"
             ));
@@ -270,6 +276,9 @@ pub fn recover(host: &Host, store: &Store) -> Result<Option<Finished>, StoreErro
                     journal.after.join(", ")
                 ));
             }
+            let given_up = finished.given_up.iter();
+            let given_up = given_up.map(|(path, why)| format!("{}: {why}", escape::path(path)));
+            finished.notes.extend(given_up);
         }
     }
     Ok(Some(finished))
@@ -303,7 +312,7 @@ fn give_back(lifted: stage::Lifted) {
 
 /// What cannot be staged: flags, which would keep a file from taking its name, and attributes of directories beside mode and owner. After a crash the look
 /// at the start finds that they are not there.
-fn finish(host: &Host, steps: &[Step]) {
+fn finish<'s>(host: &Host, steps: impl Iterator<Item = &'s Step>) {
     for step in steps {
         let declared = match step {
             Step::Put { declared, .. } if declared.attributes.flags.is_some() => declared,
@@ -319,39 +328,34 @@ fn finish(host: &Host, steps: &[Step]) {
     }
 }
 
-/// What is committed happens. Returns what could not be done.
-fn forward(
-    host: &Host,
-    store: &Store,
-    journal: &Journal,
-    check: bool,
-) -> Vec<(PathBuf, HealError)> {
-    let mut left = Vec::new();
+/// What is committed happens, as far as it can.
+fn forward(host: &Host, store: &Store, journal: &Journal, check: bool, finished: &mut Finished) {
+    let mut held = Ok(());
     for attempt in 0..TRIES {
         if attempt > 0 {
             thread::sleep(PAUSE);
         }
-        left = apply::all(host, journal, check || attempt > 0);
-        if left.is_empty() {
+        let check = check || attempt > 0;
+        finished.left = apply::all(host, journal, check, &mut finished.given_up);
+        // A heal changes no version: what is held may be another by now.
+        if !journal.moves.is_empty() {
+            held = store.set_holding(&journal.holding);
+        }
+        if finished.left.is_empty() && held.is_ok() {
             break;
         }
     }
-    // A heal changes no version: what is held may be another by now.
-    let held = match &journal.moves[..] {
-        [] => Ok(()),
-        _ => store.set_holding(&journal.holding),
-    };
     if let Err(error) = &held {
+        // Until then it is the journal that says so: see [`Store::holding_now`].
         warn!("which versions are held is written at the next start: {error}");
     }
-    if left.is_empty()
+    if finished.left.is_empty()
         && held.is_ok()
         && let Err(error) = store.end_journal()
     {
         // Doing it once more does no harm.
         warn!("{error}");
     }
-    left
 }
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use std::{
 use drift_common::policy::{Hold, Holds};
 use serde::{Deserialize, Serialize};
 
-use super::{Store, StoreError, folder::Folder, sealed};
+use super::{Store, StoreError, folder::Folder, journal, sealed};
 use crate::declare::Snapshot;
 
 const NAME: &str = "holds";
@@ -134,6 +134,8 @@ pub(super) struct Known {
     holding: Holding,
     /// It may have become something else, and could not be read since.
     is_old: bool,
+    /// It stands in its file, not in the journal alone.
+    is_written: bool,
 }
 
 impl From<Holding> for Known {
@@ -141,12 +143,26 @@ impl From<Holding> for Known {
         Self {
             holding,
             is_old: false,
+            is_written: true,
         }
     }
 }
 
-/// What is in the state folder; what is wrong with it is added to `notes`, and then nothing is held.
-pub(super) fn read(folder: &Folder, notes: &mut Vec<String>) -> Result<Holding, StoreError> {
+/// What is in the state folder; what is wrong with it is added to `notes`, and then nothing is held. What a change of versions has decided counts from then on,
+/// wherever it was interrupted: its journal says it where the file could not be written.
+pub(super) fn read(folder: &Folder, notes: &mut Vec<String>) -> Result<Known, StoreError> {
+    let written = read_file(folder, notes)?;
+    Ok(match journal::decided(folder)? {
+        Some(holding) if holding != written => Known {
+            holding,
+            is_old: false,
+            is_written: false,
+        },
+        _ => written.into(),
+    })
+}
+
+fn read_file(folder: &Folder, notes: &mut Vec<String>) -> Result<Holding, StoreError> {
     let why = match folder.read(NAME, MOST) {
         Ok(None) => return Ok(Holding::default()),
         Ok(Some(bytes)) => match sealed::open(MAGIC, &bytes) {
@@ -168,8 +184,11 @@ pub(super) fn read(folder: &Folder, notes: &mut Vec<String>) -> Result<Holding, 
     Ok(Holding::default())
 }
 
-/// What the state folder of an agent says is held. Changes nothing: what is no such file holds nothing, as at the start of an agent.
+/// What the state folder of an agent says is held, as [`read`]. Changes nothing: what is no such file holds nothing, as at the start of an agent.
 pub(super) fn peek(folder: &Folder) -> Result<Holding, StoreError> {
+    if let Some(decided) = journal::decided(folder)? {
+        return Ok(decided);
+    }
     match folder.read(NAME, MOST) {
         Ok(bytes) => {
             let holding = bytes.and_then(|bytes| sealed::open(MAGIC, &bytes).ok());
@@ -215,7 +234,7 @@ impl Store {
         let mut known = self.held();
         let mut notes = Vec::new();
         known.is_old = true;
-        *known = read(&self.folder, &mut notes)?.into();
+        *known = read(&self.folder, &mut notes)?;
         for note in notes {
             log::warn!("{note}");
         }
@@ -225,7 +244,7 @@ impl Store {
     /// Keeps this from now on: it lasts when it returns.
     pub fn set_holding(&self, holding: &Holding) -> Result<(), StoreError> {
         let mut known = self.held();
-        if !known.is_old && known.holding == *holding {
+        if !known.is_old && known.is_written && known.holding == *holding {
             return Ok(());
         }
         let io = StoreError::io("write which versions are held");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::{Holding, Store, StoreError, sealed, sealed::path_form};
+use super::{Holding, Store, StoreError, folder::Folder, sealed, sealed::path_form};
 
 const NAME: &str = "journal";
 const MAGIC: &str = "drift-journal-1";
@@ -99,21 +99,39 @@ pub enum Over {
     Text { digest: String },
 }
 
+fn read(folder: &Folder) -> Result<Option<Journal>, StoreError> {
+    let unusable = |why| StoreError::Journal { why };
+    match folder.read(NAME, MOST) {
+        Ok(None) => Ok(None),
+        Ok(Some(bytes)) => sealed::open(MAGIC, &bytes).map(Some).map_err(unusable),
+        Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
+            Err(unusable(error.to_string()))
+        }
+        Err(error) => Err(StoreError::io("read the journal")(error)),
+    }
+}
+
+/// What is held by a change of versions that is decided, and not at its end. One that cannot be believed decides nothing.
+pub(super) fn decided(folder: &Folder) -> Result<Option<Holding>, StoreError> {
+    match read(folder) {
+        Ok(Some(Journal {
+            stage: Stage::Committed,
+            moves,
+            holding,
+            ..
+        })) if !moves.is_empty() => Ok(Some(holding)),
+        Ok(_) | Err(StoreError::Journal { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
 impl Store {
     /// What is under way, if anything is.
     ///
     /// # Errors
     /// [`StoreError::Journal`]: it cannot be believed.
     pub fn journal(&self) -> Result<Option<Journal>, StoreError> {
-        let unusable = |why| StoreError::Journal { why };
-        match self.folder.read(NAME, MOST) {
-            Ok(None) => Ok(None),
-            Ok(Some(bytes)) => sealed::open(MAGIC, &bytes).map(Some).map_err(unusable),
-            Err(error) if error.kind() == std::io::ErrorKind::InvalidData => {
-                Err(unusable(error.to_string()))
-            }
-            Err(error) => Err(StoreError::io("read the journal")(error)),
-        }
+        read(&self.folder)
     }
 
     /// Writes it: it lasts when it returns. Where it fails nobody knows which of the two a power cut would leave.

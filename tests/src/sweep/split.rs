@@ -12,7 +12,8 @@ use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::{
-    Call, Ended, Ground, MOST_TIME, Operation, State, calls_of, copy, ended, operation::run_all,
+    Call, Ended, Ground, MOST_TIME, Operation, State, call_with, calls_of, copy, ended,
+    operation::run_all,
 };
 use crate::{
     agent::{SOON, program},
@@ -165,6 +166,16 @@ impl Split {
         let is_right = !calls.is_empty() || self.who == Who::Keeper;
         ensure!(is_right, "strace has seen nothing: {}", asked.log);
         Ok(calls)
+    }
+
+    /// The first call of this name that the process makes meanwhile, of which `strace` says this.
+    ///
+    /// # Errors
+    /// It makes none.
+    pub fn call(&self, name: &str, text: &str) -> Result<Call> {
+        let asked = self.with(&format!("trace={name}"))?;
+        ensure!(asked.is_done() && asked.is_alive, "{}", asked.said());
+        call_with(&asked.log, name, text).with_context(|| format!("no {name} of {text}"))
     }
 
     /// As [`Ground::state`].

@@ -26,29 +26,52 @@ use crate::{
     sync::sync_directory,
 };
 
-type Left = Vec<(PathBuf, HealError)>;
+/// How far one change has come.
+#[derive(Debug)]
+pub(in crate::heal) enum Done {
+    /// It has happened, or there is nothing left to do.
+    All,
+    /// What was staged is gone, so that there is no other try.
+    GivenUp(HealError),
+}
+
+impl Done {
+    /// What was staged goes.
+    pub(in crate::heal) fn given_up(
+        dir: &OwnedFd,
+        temporary: &OsString,
+        why: HealError,
+    ) -> Result<Self, HealError> {
+        replace::remove_stale(dir, temporary)?;
+        Ok(Self::GivenUp(why))
+    }
+}
+
+type Failed = Vec<(PathBuf, HealError)>;
 
 /// All of them, in their order, and then the syncs of their directories. `check`: this may be another process than the one that has staged.
-/// Returns what could not be done.
-pub(super) fn all(host: &Host, journal: &Journal, check: bool) -> Left {
-    let mut left = Left::new();
+/// Returns what could not be done and can be tried again; what cannot is added to `given_up`.
+pub(super) fn all(host: &Host, journal: &Journal, check: bool, given_up: &mut Failed) -> Failed {
+    let mut left = Failed::new();
     let mut places: BTreeMap<&Path, OwnedFd> = BTreeMap::new();
     for Entry { path, change } in &journal.entries {
         let result = split(path).and_then(|(parent, name)| {
             if !places.contains_key(parent) {
                 match host.directory(parent, OFlags::RDONLY) {
                     Ok(dir) => drop(places.insert(parent, dir)),
-                    Err(Errno::NOENT) if *change == Change::Remove => return Ok(()),
+                    Err(Errno::NOENT) if *change == Change::Remove => return Ok(Done::All),
                     Err(error) => return Err(unreachable_parent(parent, error)),
                 }
             }
             match places.get(parent) {
                 Some(dir) => one(dir, path, &name, change, check),
-                None => Ok(()), // it is there: see above
+                None => Ok(Done::All), // it is there: see above
             }
         });
-        if let Err(error) = result {
-            left.push((path.clone(), error));
+        match result {
+            Ok(Done::All) => {}
+            Ok(Done::GivenUp(why)) => given_up.push((path.clone(), why)),
+            Err(error) => left.push((path.clone(), error)),
         }
     }
     for (path, dir) in places {
@@ -67,12 +90,12 @@ fn one(
     name: &OsString,
     change: &Change,
     check: bool,
-) -> Result<(), HealError> {
+) -> Result<Done, HealError> {
     let temporary = temporary_name(path);
-    match change {
+    let done = match change {
         Change::File { digest, over } => {
             if !is_there(dir, &temporary)? {
-                return Ok(()); // it has taken its name before
+                return Ok(Done::All); // it has taken its name before
             }
             let is_whole = || is_whole(dir, &temporary, digest);
             match over {
@@ -82,8 +105,7 @@ fn one(
                 Over::Text { digest: seen } => exchanged(dir, &temporary, name, digest, seen),
                 Over::Anything | Over::Nothing if check && !is_whole()? => {
                     // Not what was staged: whoever put it there does not decide what is declared.
-                    replace::remove_stale(dir, &temporary)?;
-                    Err(HealError::ReadBack)
+                    return Done::given_up(dir, &temporary, HealError::ReadBack);
                 }
                 Over::Anything => take_name(dir, &temporary, name),
                 Over::Nothing => {
@@ -104,7 +126,7 @@ fn one(
                 seen: seen.as_deref().filter(|_| !check),
                 alone: *alone,
             };
-            in_place::take_in(dir, &temporary, name, digest, only)
+            return in_place::take_in(dir, &temporary, name, digest, only);
         }
         Change::Link if is_there(dir, &temporary)? => take_name(dir, &temporary, name),
         Change::Link => Ok(()),
@@ -122,7 +144,8 @@ fn one(
             Ok(_) | Err(Errno::NOTEMPTY | Errno::EXIST) => Ok(()),
             Err(error) => Err(HealError::at("remove what stands there")(error)),
         },
-    }
+    };
+    done.map(|()| Done::All)
 }
 
 /// What is staged was made from the text that stood there: where somebody has written to that since, it is of no use any more, and what is declared

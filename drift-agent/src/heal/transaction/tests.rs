@@ -234,7 +234,13 @@ fn committed(place: &Place, steps: &[Step], stage: Stage, done: usize) {
     place.store.write_journal(&journal).unwrap();
     let entries = journal.entries.drain(..done).collect();
     let part = Journal { entries, ..journal };
-    assert!(apply::all(&place.host, &part, false).is_empty());
+    all_happens(place, &part, false);
+}
+
+fn all_happens(place: &Place, journal: &Journal, check: bool) {
+    let mut given_up = Vec::new();
+    assert!(apply::all(&place.host, journal, check, &mut given_up).is_empty());
+    assert!(given_up.is_empty(), "{given_up:?}");
 }
 
 fn three(place: &Place) -> Vec<Step> {
@@ -275,6 +281,28 @@ fn what_was_not_committed_is_dropped_and_what_was_comes_to_its_end_however_often
 }
 
 #[test]
+fn what_is_decided_is_held_before_its_file_says_so() {
+    let place = Place::new();
+    let steps = three(&place);
+    committed(&place, &steps, Stage::Intended, 0);
+    place.store.read_holding_again().unwrap();
+    assert_eq!(place.store.holding(), Holding::default());
+    committed(&place, &steps, Stage::Committed, 0);
+    place.store.read_holding_again().unwrap();
+    assert_eq!(place.store.holding(), held());
+    // That it is known already does not keep it from being written.
+    recover(&place.host, &place.store).unwrap();
+    assert_eq!(place.store.journal().unwrap(), None);
+    let state = place.dir.path().join("state");
+    let Place {
+        dir: _dir, store, ..
+    } = place;
+    drop(store);
+    let store = Store::open(&state, DEFAULT_QUOTA).unwrap();
+    assert_eq!(store.holding(), held());
+}
+
+#[test]
 fn another_process_does_not_decide_what_takes_a_name() {
     let place = Place::new();
     let steps = three(&place);
@@ -284,8 +312,13 @@ fn another_process_does_not_decide_what_takes_a_name() {
     let finished = recover(&place.host, &place.store).unwrap().unwrap();
     // Said, and not done: some of it may have been.
     assert!(finished.notes[1].ends_with("left to you: restart web.service"));
-    // The second try finds nothing staged: the look that follows tells that the path is not as declared.
+    // What was staged is gone, and that is not forgotten by a second try for something else.
     assert!(finished.left.is_empty(), "{finished:?}");
+    assert!(
+        matches!(&finished.given_up[..], [(path, HealError::ReadBack)] if *path == place.at("a")),
+        "{finished:?}"
+    );
+    assert!(finished.notes[2].contains("does not read back"));
     assert_eq!(fs::read_to_string(place.at("a")).unwrap(), "old");
     assert!(!staged.exists());
     let Step::Put { declared, .. } = &steps[0] else {
@@ -509,6 +542,6 @@ fn what_somebody_has_written_meanwhile_is_not_written_over_in_place() {
         panic!("in place")
     };
     *seen = Some(blake3::hash(b"earlier").to_string());
-    assert!(apply::all(&place.host, &journal, false).is_empty());
+    all_happens(&place, &journal, false);
     place.holds(&[("file", "later")]);
 }

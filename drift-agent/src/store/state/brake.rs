@@ -69,7 +69,10 @@ impl State {
     /// Whether a thread is writing brakes now.
     #[must_use]
     pub fn is_writing_brakes(&self) -> bool {
-        matches!(self.brakes.writing.try_lock(), Err(TryLockError::WouldBlock))
+        matches!(
+            self.brakes.writing.try_lock(),
+            Err(TryLockError::WouldBlock)
+        )
     }
 
     /// Writes what was noted so far, once: what is noted meanwhile is left for the next. Waits for another thread that does so.

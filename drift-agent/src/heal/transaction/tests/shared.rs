@@ -110,7 +110,7 @@ fn what_somebody_puts_under_the_temporary_name_is_not_taken() {
             text => fs::write(&temporary, text).unwrap(),
         }
         let journal = place.store.journal().unwrap().unwrap();
-        assert!(apply::all(&place.host, &journal, true).is_empty());
+        all_happens(&place, &journal, true);
         assert_eq!(fs::read_to_string(place.at("f")).unwrap(), THERE);
         assert!(fs::symlink_metadata(&temporary).is_err());
         fs::write(&temporary, "").unwrap();
