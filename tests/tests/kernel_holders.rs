@@ -2,27 +2,23 @@
 //! missed for it.
 
 use std::{
+    collections::HashMap,
+    ffi::OsString,
     fs::{self, File},
     process::{Child, Command, Stdio},
-    time::{Duration, Instant},
 };
 
-use anyhow::{Context, Error, Result, ensure};
+use anyhow::{Context, Result, ensure};
 use drift_tests::{
     agent::{Agent, has_probes},
     scene::{HEAL_AT_ONCE, Scene, file, lay_out_in},
     skip::skip,
     stage::{Kind, Mounts},
-    wait,
 };
 use serde_json::Value;
 
 /// Processes that do nothing: a search reads of each of them what it has mapped.
 const IDLE: usize = 100;
-
-/// Who reads nothing for so long does nothing.
-const QUIET: Duration = Duration::from_millis(200);
-const MOST_WAIT: Duration = Duration::from_secs(60);
 
 struct Idle(Vec<Child>);
 
@@ -50,30 +46,24 @@ impl Drop for Idle {
     }
 }
 
-/// Reads that a process has made since its start (proc_pid_io(5)).
-fn reads(pid: u32) -> Result<usize> {
-    let said = fs::read_to_string(format!("/proc/{pid}/io"))?;
-    let reads = said
-        .lines()
-        .find_map(|line| line.strip_prefix("syscr: "))
-        .context("no count of reads")?;
-    Ok(reads.parse()?)
-}
-
-/// Waits until a process reads nothing: an agent that has just begun looks at every process itself.
-fn quiet(pid: u32) -> Result<()> {
-    let (mut last, mut since) = (reads(pid)?, Instant::now());
-    wait::until(MOST_WAIT, || {
-        let now = reads(pid).map_err(|error| error.to_string())?;
-        if now != last {
-            (last, since) = (now, Instant::now());
+/// Reads that each thread of a process has made since its start (proc_pid_io(5)), but for the first one: now and then that reads what the kernel says of each of the
+/// agent's programs, and it searches for nobody.
+fn reads(pid: u32) -> Result<HashMap<OsString, usize>> {
+    let mut all = HashMap::new();
+    for thread in fs::read_dir(format!("/proc/{pid}/task"))? {
+        let thread = thread?;
+        if thread.file_name() == *pid.to_string() {
+            continue;
         }
-        let is_quiet = since.elapsed() >= QUIET;
-        is_quiet
-            .then_some(())
-            .ok_or(format!("{now} reads, and more"))
-    })
-    .map_err(Error::msg)
+        // Threads that have had nothing to do for long end.
+        let Ok(said) = fs::read_to_string(thread.path().join("io")) else {
+            continue;
+        };
+        let count = said.lines().find_map(|line| line.strip_prefix("syscr: "));
+        let count = count.context("no count of reads")?.parse()?;
+        all.insert(thread.file_name(), count);
+    }
+    Ok(all)
 }
 
 #[test]
@@ -100,12 +90,15 @@ fn check(on: Kind) -> Result<()> {
     let app = scene.at("app.conf");
     let agent = Agent::start(&scene, &[])?;
     let idle = Idle::start()?;
-    quiet(agent.pid())?;
     let heal = |other: &str, held: Option<File>| -> Result<(Value, usize)> {
         let (mark, before) = (agent.mark(), reads(agent.pid())?);
         fs::write(&app, other)?;
         let healed = agent.event(mark, "config.drift.healed", &app)?;
-        let read = reads(agent.pid())? - before;
+        let after = reads(agent.pid())?;
+        let since = |(thread, count): (&OsString, &usize)| {
+            count - before.get(thread).copied().unwrap_or_default()
+        };
+        let read = after.iter().map(since).sum();
         drop(held);
         Ok((healed, read))
     };
