@@ -16,8 +16,8 @@ use crate::{
 
 use super::{Pipeline, path::Why, timers::Timer};
 
-/// The table of mounts is another a moment before the call that made it so comes back and rings. Who it was is worth the wait, which is over as soon as that rings.
-const CALL: Duration = Duration::from_millis(50);
+/// The table of mounts is another a moment before the call that made it so comes back and rings.
+const CALL: Duration = Duration::from_millis(20);
 
 /// The kernel's own word that the table of mounts is another.
 pub(super) struct Table(Option<MountTable>);
