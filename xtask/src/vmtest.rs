@@ -1,8 +1,8 @@
 //! `cargo xtask vmtest`: the kernel tier of the tests, run in other kernels than this machine's.
 //!
 //! Debian's kernels are booted in QEMU without KVM, from an image in memory that holds the agent, the tests in one program, the programs and
-//! libraries of this machine that these need, and nothing else. Nothing is installed: kernels and QEMU are unpacked in the user's
-//! cache folder.
+//! libraries of this machine that these need, and nothing else. For arm64 all of it is built or fetched for that. Nothing is installed but what
+//! builds for arm64: kernels, QEMU and programs are unpacked in the user's cache folder.
 
 mod boot;
 mod guest;
@@ -32,7 +32,7 @@ use crate::{
     test,
     workspace::{Profile, Workspace},
 };
-use guest::Guest;
+use guest::{Guest, Tests};
 use kernel::{KERNELS, Kernel, Series};
 use tools::Tools;
 use verdict::Run;
@@ -42,7 +42,7 @@ const EXAMPLES: &str = "\
 Examples:
   cargo xtask vmtest                               each kernel for amd64, under each sensor
   cargo xtask vmtest --kernel 6.12                 one kernel (may be given several times)
-  cargo xtask vmtest --arch arm64                  each kernel for arm64, with the agent of its image
+  cargo xtask vmtest --arch arm64                  each kernel for arm64, with its image's agent
   cargo xtask vmtest --sensor tracepoint           one sensor (may be given several times)
   cargo xtask vmtest link                          only the tests whose name has link in it
   cargo xtask vmtest --fetch                       with the newest kernels, fetched now
@@ -176,13 +176,16 @@ impl Kernels<'_> {
         } else {
             build::static_agent(workspace, self.architecture)?
         };
-        let (tests, tier) = build_tests(workspace, self.architecture)?;
+        let tests = if args.command.is_empty() {
+            Some(build_tests(workspace, self.architecture)?)
+        } else {
+            None
+        };
         let sensors: Vec<&str> = sensors(&args.sensor);
         let guest = Guest {
             architecture: self.architecture,
             agent: &agent,
-            tests: &tests,
-            tier: &tier,
+            tests: tests.as_ref(),
             sensors: &sensors,
             filter: args.filter.as_deref(),
             command: &args.command,
@@ -279,11 +282,8 @@ fn vmtest_folder(workspace: &Workspace) -> PathBuf {
     tools.parent().unwrap_or(&tools).join("vmtest")
 }
 
-/// Builds the tier's program, and gives it and the names of the tier's files.
-fn build_tests(
-    workspace: &Workspace,
-    architecture: Architecture,
-) -> Result<(PathBuf, Vec<String>)> {
+/// Builds the tier's program.
+fn build_tests(workspace: &Workspace, architecture: Architecture) -> Result<Tests> {
     let tier = tier(&workspace.root.join("tests/tests"))?;
     let step = if architecture == Architecture::here() {
         Step::cargo("build the tests")
@@ -300,7 +300,7 @@ fn build_tests(
         .args(["--message-format", "json-render-diagnostics"])
         .read()?;
     let program = program(&said).with_context(|| format!("cargo named no test {PROGRAM}"))?;
-    Ok((program, tier))
+    Ok(Tests { program, tier })
 }
 
 /// The names of the tier's files.

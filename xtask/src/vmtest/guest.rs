@@ -63,14 +63,20 @@ pub(super) const FILE_TIMEOUT: u64 = 150;
 pub(super) struct Guest<'a> {
     pub(super) architecture: Architecture,
     pub(super) agent: &'a Path,
-    /// The tier's program.
-    pub(super) tests: &'a Path,
-    /// The names of the tier's files: each is a module of the program.
-    pub(super) tier: &'a [String],
+    /// Nothing where a command is run instead.
+    pub(super) tests: Option<&'a Tests>,
     pub(super) sensors: &'a [&'static str],
     pub(super) filter: Option<&'a str>,
     /// Instead of the tests, where it is not empty.
     pub(super) command: &'a [OsString],
+}
+
+#[derive(Debug)]
+pub(super) struct Tests {
+    /// All of the tier.
+    pub(super) program: PathBuf,
+    /// The names of the tier's files: each is a module of the program.
+    pub(super) tier: Vec<String>,
 }
 
 impl Guest<'_> {
@@ -126,7 +132,9 @@ impl Guest<'_> {
         // Across it is the program of the image, and is run as it is there.
         let strip = self.architecture == Architecture::here();
         add(self.agent, "bin/drift-agent", strip)?;
-        add(self.tests, "bin/tests", true)?;
+        if let Some(tests) = self.tests {
+            add(&tests.program, "bin/tests", true)?;
+        }
         for (name, from) in needed {
             let to = if name.starts_with('/') {
                 name.trim_start_matches('/').to_owned()
@@ -146,8 +154,8 @@ impl Guest<'_> {
 
     /// The first process. What it says on the second serial line is read by [`super::verdict`].
     fn script(&self) -> String {
-        let work = if self.command.is_empty() {
-            self.run_tests()
+        let work = if let Some(tests) = self.tests {
+            self.run_tests(tests)
         } else {
             let words: Vec<String> = self.command.iter().map(|word| quote(word)).collect();
             format!("timeout -k 5 {FILE_TIMEOUT} {}\n", words.join(" "))
@@ -168,11 +176,11 @@ impl Guest<'_> {
         )
     }
 
-    fn run_tests(&self) -> String {
+    fn run_tests(&self, tests: &Tests) -> String {
         // A file's tests are those of its module; libtest runs what has any of the names that it is given, so a name asked for stands for itself.
         let runs: Vec<String> = match self.filter {
             Some(filter) => vec![quote(OsStr::new(filter))],
-            None => self.tier.iter().map(|file| format!("{file}::")).collect(),
+            None => tests.tier.iter().map(|file| format!("{file}::")).collect(),
         };
         format!(
             "echo \"@@ kernel $(cat /proc/sys/kernel/osrelease)\"\n\
