@@ -87,11 +87,69 @@ pub fn links(pid: u32) -> Result<Vec<u64>> {
     Ok(links)
 }
 
+/// How a system call is made on this processor by a thread that is stopped.
+#[cfg(target_arch = "x86_64")]
+mod call {
+    use libc::user_regs_struct;
+
+    const SYSCALL: i64 = 0x050f;
+
+    /// Where the instruction is by which it last entered the kernel.
+    pub(super) fn entered(
+        registers: &user_regs_struct,
+        read: impl Fn(u64) -> nix::Result<i64>,
+    ) -> nix::Result<Option<u64>> {
+        let before = registers.rip - 2;
+        Ok((read(before)? & 0xffff == SYSCALL).then_some(before))
+    }
+
+    pub(super) fn close(registers: &mut user_regs_struct, instruction: u64, descriptor: u64) {
+        registers.rip = instruction;
+        registers.rax = libc::SYS_close.cast_unsigned();
+        registers.orig_rax = u64::MAX;
+        registers.rdi = descriptor;
+    }
+
+    pub(super) fn result(registers: &user_regs_struct) -> i64 {
+        registers.rax.cast_signed()
+    }
+}
+
+/// How a system call is made on this processor by a thread that is stopped.
+#[cfg(target_arch = "aarch64")]
+mod call {
+    use libc::user_regs_struct;
+
+    const SVC: i64 = 0xd400_0001;
+
+    /// Where the instruction is by which it last entered the kernel: the kernel has gone back to it where the call is to be made once more.
+    pub(super) fn entered(
+        registers: &user_regs_struct,
+        read: impl Fn(u64) -> nix::Result<i64>,
+    ) -> nix::Result<Option<u64>> {
+        for place in [registers.pc - 4, registers.pc] {
+            if read(place)? & 0xffff_ffff == SVC {
+                return Ok(Some(place));
+            }
+        }
+        Ok(None)
+    }
+
+    pub(super) fn close(registers: &mut user_regs_struct, instruction: u64, descriptor: u64) {
+        registers.pc = instruction;
+        registers.regs[8] = libc::SYS_close.cast_unsigned();
+        registers.regs[0] = descriptor;
+    }
+
+    pub(super) fn result(registers: &user_regs_struct) -> i64 {
+        registers.regs[0].cast_signed()
+    }
+}
+
 /// Makes a process close descriptors, as a debugger would: its main thread is stopped, and runs `close` from the instruction it last entered the kernel by.
 ///
 /// # Errors
 /// It cannot be traced.
-#[cfg(target_arch = "x86_64")]
 pub fn close(pid: u32, descriptors: &[u64]) -> Result<()> {
     use nix::{
         sys::{
@@ -100,44 +158,38 @@ pub fn close(pid: u32, descriptors: &[u64]) -> Result<()> {
         },
         unistd::Pid,
     };
-    const CLOSE: u64 = 3;
-    const SYSCALL: i64 = 0x050f;
     let process = Pid::from_raw(i32::try_from(pid)?);
-    let stop = || -> Result<Option<libc::user_regs_struct>> {
+    let read = |place: u64| ptrace::read(process, place as ptrace::AddressType);
+    let stop = || -> Result<Option<(libc::user_regs_struct, u64)>> {
         ptrace::attach(process).context("PTRACE_ATTACH")?;
         waitpid(process, None)?;
         let registers = ptrace::getregs(process)?;
-        let before = (registers.rip - 2) as ptrace::AddressType;
-        if ptrace::read(process, before)? & 0xffff == SYSCALL {
-            return Ok(Some(registers));
+        if let Some(instruction) = call::entered(&registers, read)? {
+            return Ok(Some((registers, instruction)));
         }
         ptrace::detach(process, None)?;
         Ok(None)
     };
     // A thread that is running at this moment is let go, and stopped again when it waits.
-    let saved = crate::wait::until(crate::agent::SOON, || match stop() {
-        Ok(Some(registers)) => Ok(Ok(registers)),
+    let (saved, instruction) = crate::wait::until(crate::agent::SOON, || match stop() {
+        Ok(Some(stopped)) => Ok(Ok(stopped)),
         Ok(None) => Err("the main thread is not in a system call"),
         Err(error) => Ok(Err(error)),
     })
     .map_err(anyhow::Error::msg)??;
     let work = || -> Result<()> {
-        let instruction = saved.rip - 2;
         for descriptor in descriptors {
             let mut registers = saved;
-            registers.rip = instruction;
-            registers.rax = CLOSE;
-            registers.orig_rax = u64::MAX;
-            registers.rdi = *descriptor;
+            call::close(&mut registers, instruction, *descriptor);
             ptrace::setregs(process, registers)?;
             ptrace::step(process, None)?;
             match waitpid(process, None)? {
                 WaitStatus::Stopped(..) => {}
                 other => bail!("{other:?} instead of one step"),
             }
-            let result = ptrace::getregs(process)?.rax;
+            let result = call::result(&ptrace::getregs(process)?);
             if result != 0 {
-                bail!("close({descriptor}) gave {}", result.cast_signed());
+                bail!("close({descriptor}) gave {result}");
             }
         }
         Ok(())

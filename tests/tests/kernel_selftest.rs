@@ -136,7 +136,6 @@ fn the_canary_is_heard_and_is_neither_a_drift_nor_in_the_history() -> Result<()>
 
 /// B087: the agent seems to be well and hears nothing.
 #[test]
-#[cfg(target_arch = "x86_64")]
 fn a_program_that_was_detached_is_noticed_and_attached_again() -> Result<()> {
     if !has_probes("a_program_that_was_detached_is_noticed_and_attached_again") {
         return Ok(());

@@ -1,10 +1,14 @@
 //! Debian's packages, where this process may install them.
 
+mod archive;
+mod sources;
+
 use std::{fs, sync::OnceLock};
 
 use anyhow::{Result, bail};
 
 use crate::{machine, step::Step};
+pub(crate) use archive::Archive;
 
 /// Whether packages can be asked for here at all: Debian or a child of it.
 pub(crate) fn is_here() -> bool {

@@ -6,6 +6,8 @@ use std::{io::Write, path::Path};
 use anyhow::{Context as _, Result};
 use serde_json::json;
 
+use crate::architecture::Architecture;
+
 /// A file or link, at a path without its first `/`.
 pub(crate) struct Entry {
     pub(crate) path: String,
@@ -19,21 +21,19 @@ pub(crate) enum What {
     Link(String),
 }
 
-/// Writes the image `reference` (as in `localhost/x:1`) with `entries` and this entry point; gives the digest of its configuration, by which
+/// Writes the image `reference` (as in `localhost/x:1`) for nodes of that kind, with `entries` and this entry point; gives the digest of its configuration, by which
 /// container runtimes know it.
 pub(crate) fn write(
     to: impl Write,
     reference: &str,
+    architecture: Architecture,
     entrypoint: &[&str],
     entries: &[Entry],
 ) -> Result<String> {
     let layer = files(entries, Owner::Reads)?;
     let layer_digest = digest(&layer);
     let config = json!({
-        "architecture": match std::env::consts::ARCH {
-            "aarch64" => "arm64",
-            _ => "amd64",
-        },
+        "architecture": architecture.name(),
         "os": "linux",
         "config": {"Entrypoint": entrypoint, "Env": ["PATH=/usr/sbin:/usr/bin:/sbin:/bin"]},
         "rootfs": {"type": "layers", "diff_ids": [format!("sha256:{layer_digest}")]},
@@ -151,7 +151,15 @@ mod tests {
                 what: What::Link("x".to_owned()),
             },
         ];
-        write(&mut image, "localhost/x:1", &["/bin/x"], &entries).unwrap();
+        let architecture = Architecture::Arm64;
+        write(
+            &mut image,
+            "localhost/x:1",
+            architecture,
+            &["/bin/x"],
+            &entries,
+        )
+        .unwrap();
         image
     }
 
@@ -173,6 +181,7 @@ mod tests {
         assert_eq!(layer, format!("{}.tar", digest(&parts[layer])));
         let config: serde_json::Value =
             serde_json::from_slice(&parts[manifest[0]["Config"].as_str().unwrap()]).unwrap();
+        assert_eq!(config["architecture"], "arm64");
         assert_eq!(
             config["rootfs"]["diff_ids"][0],
             format!("sha256:{}", digest(&parts[layer]))

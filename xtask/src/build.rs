@@ -5,10 +5,11 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, ensure};
 
 use crate::{
-    setup::{self, Toolchain},
+    architecture::Architecture,
+    setup::{self, Toolchain, cross},
     step::Step,
     workspace::{Profile, Workspace},
 };
@@ -18,8 +19,12 @@ Examples:
   cargo xtask build --release   what ships, one binary with all inside: target/release/drift-agent
   cargo xtask build             the same, built for development: target/debug/drift-agent
   cargo xtask build --probes    only the kernel programs: target/probes/drift-ebpf
+  cargo xtask build --release --arch arm64     for arm64, with the C library inside:
+                                target/cross/aarch64-unknown-linux-gnu/release/drift-agent
 
-What building the kernel programs needs is found or installed first, as `cargo xtask setup` does.
+What building the kernel programs needs is found or installed first, as `cargo xtask setup` does;
+for arm64 a C compiler and the standard library of that target, too. The kernel programs are the
+same for both.
 A plain `cargo build` works too: it embeds the kernel programs that are there, or gives an agent
 that says it has none.";
 
@@ -33,6 +38,9 @@ pub(crate) struct Args {
     /// Stop after the kernel programs.
     #[arg(long)]
     probes: bool,
+    /// What processor it is for [default: this machine's].
+    #[arg(long, value_name = "ARCH", conflicts_with = "probes")]
+    arch: Option<Architecture>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<()> {
@@ -48,7 +56,12 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     } else {
         Profile::Dev
     };
-    let agent = agent(&workspace, profile)?;
+    let agent = match args.arch {
+        Some(architecture) if architecture != Architecture::here() => {
+            across(&workspace, architecture, profile)?
+        }
+        _ => agent(&workspace, profile)?,
+    };
     println!("{}", workspace.shown(&agent));
     Ok(())
 }
@@ -132,18 +145,68 @@ pub(crate) fn agent(workspace: &Workspace, profile: Profile) -> Result<PathBuf> 
 }
 
 /// As it ships, with the C library inside: it runs where there is nothing else.
-pub(crate) fn static_agent(workspace: &Workspace) -> Result<PathBuf> {
-    let target = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+pub(crate) fn static_agent(workspace: &Workspace, architecture: Architecture) -> Result<PathBuf> {
+    if architecture != Architecture::here() {
+        return across(workspace, architecture, Profile::Release);
+    }
+    let target = architecture.target();
     let flags = without_places(workspace);
     Step::cargo("build the agent (release, static)")
         .args(["build", "--release", "--package", "drift-agent", "--bins"])
         // Named, the flags are the program's alone: what builds it needs the machine's libraries.
-        .args(["--target", &target])
+        .args(["--target", target])
         .env("RUSTFLAGS", format!("-Ctarget-feature=+crt-static {flags}"))
         .env("DRIFT_PROBES", workspace.probes())
         .current_dir(&workspace.root)
         .run()?;
     Ok(workspace.target.join(target).join("release/drift-agent"))
+}
+
+/// The agent for another architecture, always with the C library inside: there is none for it on this machine that it could be tried with.
+fn across(workspace: &Workspace, architecture: Architecture, profile: Profile) -> Result<PathBuf> {
+    let name = format!("build the agent for {}", architecture.name());
+    let step =
+        cross_step(workspace, architecture, &name)?.args(["--package", "drift-agent", "--bins"]);
+    match profile {
+        Profile::Release => step.arg("--release"),
+        Profile::Dev => step,
+    }
+    .run()?;
+    Ok(cross_folder(workspace)
+        .join(architecture.target())
+        .join(profile.folder())
+        .join("drift-agent"))
+}
+
+/// Its own folder: the compiler may be another than the one for this machine.
+fn cross_folder(workspace: &Workspace) -> PathBuf {
+    workspace.target.join("cross")
+}
+
+/// `cargo build` for another architecture, of which the caller says what.
+pub(crate) fn cross_step(
+    workspace: &Workspace,
+    architecture: Architecture,
+    name: &str,
+) -> Result<Step> {
+    ensure!(
+        architecture == Architecture::Arm64,
+        "on this machine only arm64 can be built for besides: for {} run this on a machine of that kind",
+        architecture.name()
+    );
+    let cross = cross::ensure(workspace)?;
+    let flags = [
+        "-Ctarget-feature=+crt-static".to_owned(),
+        cross.rustflags(),
+        without_places(workspace),
+    ];
+    Ok(cross
+        .cargo(name)
+        .args(["build", "--target", architecture.target(), "--target-dir"])
+        .arg(cross_folder(workspace))
+        .env("RUSTFLAGS", flags.join(" "))
+        .env("DRIFT_PROBES", workspace.probes())
+        .current_dir(&workspace.root))
 }
 
 #[cfg(test)]

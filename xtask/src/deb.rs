@@ -6,6 +6,7 @@ use std::{fs, path::PathBuf};
 use anyhow::{Context as _, Result};
 
 use crate::{
+    architecture::Architecture,
     archive::{self, Entry, Owner, What},
     build, setup,
     workspace::Workspace,
@@ -30,7 +31,7 @@ pub(crate) fn run(_: &Args) -> Result<()> {
     let toolchain = setup::ensure(&workspace)?;
     build::probes(&workspace, &toolchain)?;
     // Without libraries of the machine, it is for every release of Debian.
-    let agent = build::static_agent(&workspace)?;
+    let agent = build::static_agent(&workspace, Architecture::here())?;
     let read =
         |path: PathBuf| fs::read(&path).with_context(|| format!("reading {}", path.display()));
     let parts = Parts {
@@ -40,20 +41,13 @@ pub(crate) fn run(_: &Args) -> Result<()> {
     };
     let folder = workspace.target.join("deb");
     fs::create_dir_all(&folder).with_context(|| format!("making {}", folder.display()))?;
-    let (version, architecture) = (env!("CARGO_PKG_VERSION"), architecture());
+    let (version, architecture) = (env!("CARGO_PKG_VERSION"), Architecture::here().name());
     let file = folder.join(format!("drift-agent_{version}_{architecture}.deb"));
     let staged = file.with_extension("new");
     fs::write(&staged, package(parts)?).with_context(|| format!("writing {}", staged.display()))?;
     fs::rename(&staged, &file).with_context(|| format!("renaming to {}", file.display()))?;
     println!("{}", workspace.shown(&file));
     Ok(())
-}
-
-fn architecture() -> &'static str {
-    match std::env::consts::ARCH {
-        "aarch64" => "arm64",
-        _ => "amd64",
-    }
 }
 
 /// What is installed.
@@ -113,7 +107,7 @@ Description: keeps configuration files as they are declared
  is declared, puts that back where a policy says so, and reports who it was.
 ",
         env!("CARGO_PKG_VERSION"),
-        architecture()
+        Architecture::here().name()
     );
     let script = |path: &str, text: &str| Entry {
         path: path.to_owned(),

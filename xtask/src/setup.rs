@@ -4,6 +4,7 @@
 //! the sources of exactly that compiler, unstable options, and a linker whose LLVM is at least the compiler's. Two ways lead there; whichever
 //! is complete is taken, rustup's first.
 
+pub(crate) mod cross;
 mod linker;
 mod rustc;
 mod rustup;
@@ -53,34 +54,44 @@ enum Way {
     },
 }
 
+impl Way {
+    /// Its Cargo, with its compiler.
+    fn cargo(&self, name: &str) -> Step {
+        match self {
+            Way::Rustup => Step::cargo(name),
+            Way::System { rustc, cargo } => {
+                let mut step = Step::new(name, cargo);
+                step.without_what_cargo_run_set();
+                step.env("RUSTC", rustc)
+            }
+        }
+    }
+}
+
+/// With nothing of the host toolchain's choices left in its environment.
+fn bare(step: Step) -> Step {
+    [
+        "RUSTUP_TOOLCHAIN",
+        "RUSTDOC",
+        "RUSTFLAGS",
+        "CARGO_ENCODED_RUSTFLAGS",
+        "RUSTC_WRAPPER",
+        "RUSTC_WORKSPACE_WRAPPER",
+        "CARGO_BUILD_TARGET",
+        "CARGO_TARGET_DIR",
+    ]
+    .into_iter()
+    .fold(step, Step::env_remove)
+}
+
 impl Toolchain {
     /// This toolchain's Cargo, with nothing of the host toolchain left in its environment.
     pub(crate) fn cargo(&self, name: &str) -> Step {
         let step = match &self.way {
-            Way::Rustup => Step::cargo(name).arg("+nightly"),
-            Way::System { rustc, cargo } => {
-                let mut step = Step::new(name, cargo);
-                step.without_what_cargo_run_set();
-                step.env("RUSTC", rustc).env("RUSTC_BOOTSTRAP", "1")
-            }
+            Way::Rustup => self.way.cargo(name).arg("+nightly").env_remove("RUSTC"),
+            Way::System { .. } => self.way.cargo(name).env("RUSTC_BOOTSTRAP", "1"),
         };
-        let step = match self.way {
-            Way::Rustup => step.env_remove("RUSTC"),
-            Way::System { .. } => step,
-        };
-        [
-            "RUSTUP_TOOLCHAIN",
-            "RUSTDOC",
-            "RUSTFLAGS",
-            "CARGO_ENCODED_RUSTFLAGS",
-            "RUSTC_WRAPPER",
-            "RUSTC_WORKSPACE_WRAPPER",
-            "CARGO_BUILD_TARGET",
-            "CARGO_TARGET_DIR",
-        ]
-        .into_iter()
-        .fold(step, Step::env_remove)
-        .env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", &self.linker)
+        bare(step).env("CARGO_TARGET_BPFEL_UNKNOWN_NONE_LINKER", &self.linker)
     }
 
     fn describe(&self) -> String {

@@ -1,15 +1,13 @@
 //! `cargo xtask vmtest`: the kernel tier of the tests, run in other kernels than this machine's.
 //!
 //! Debian's kernels are booted in QEMU without KVM, from an image in memory that holds the agent, the tests in one program, the programs and
-//! libraries of this machine that these need, and nothing else. Nothing is installed: kernels and QEMU are unpacked in the user's
-//! cache folder.
+//! libraries of this machine that these need, and nothing else. For arm64 all of it is built or fetched for that. Nothing is installed but what
+//! builds for arm64: kernels, QEMU and programs are unpacked in the user's cache folder.
 
-mod archive;
 mod boot;
 mod guest;
 mod image;
 mod kernel;
-mod sources;
 mod tools;
 mod verdict;
 
@@ -27,13 +25,14 @@ use std::{
 use anyhow::{Context as _, Result, bail};
 
 use crate::{
+    apt::Archive,
+    architecture::Architecture,
     build, setup,
     step::Step,
     test,
     workspace::{Profile, Workspace},
 };
-use archive::Archive;
-use guest::Guest;
+use guest::{Guest, Tests};
 use kernel::{KERNELS, Kernel, Series};
 use tools::Tools;
 use verdict::Run;
@@ -41,8 +40,9 @@ pub(crate) use verdict::Table;
 
 const EXAMPLES: &str = "\
 Examples:
-  cargo xtask vmtest                               each kernel, under each sensor
+  cargo xtask vmtest                               each kernel for amd64, under each sensor
   cargo xtask vmtest --kernel 6.12                 one kernel (may be given several times)
+  cargo xtask vmtest --arch arm64                  each kernel for arm64, with its image's agent
   cargo xtask vmtest --sensor tracepoint           one sensor (may be given several times)
   cargo xtask vmtest link                          only the tests whose name has link in it
   cargo xtask vmtest --fetch                       with the newest kernels, fetched now
@@ -57,6 +57,9 @@ pub(crate) struct Args {
     /// Only this kernel.
     #[arg(long, value_name = "SERIES", value_parser = kernel::names())]
     kernel: Vec<String>,
+    /// All kernels for this kind of processor [default: amd64].
+    #[arg(long, value_name = "ARCH", conflicts_with = "kernel")]
+    arch: Option<Architecture>,
     /// Only this sensor.
     #[arg(long, value_name = "SENSOR", value_parser = SENSORS)]
     sensor: Vec<String>,
@@ -107,66 +110,124 @@ fn conclude(table: &Table) -> Result<()> {
 
 /// Boots what was asked for. `Err(reason)`: this machine cannot.
 pub(crate) fn all(workspace: &Workspace, args: &Args) -> Result<Result<Table, String>> {
-    let archive = match Archive::find(&vmtest_folder(workspace)) {
+    if Architecture::here() != Architecture::Amd64 {
+        return Ok(Err("guests are booted on amd64 machines only".to_owned()));
+    }
+    let archive = match archive(workspace, Architecture::here()) {
         Ok(archive) => archive,
         Err(reason) => return Ok(Err(reason)),
     };
     if args.fetch {
         archive.forget()?;
     }
-    let tools = Tools::ensure(&archive)?;
-    let toolchain = setup::ensure(workspace)?;
-    build::probes(workspace, &toolchain)?;
-    // As it ships: a guest's processor is some ten times slower than the machine's, and each test starts an agent that reads megabytes of type information.
-    let agent = build::agent(workspace, Profile::Release)?;
-    let (tests, tier) = build_tests(workspace)?;
-    let wanted: Vec<&str> = sensors(&args.sensor);
-    let guest = Guest {
-        agent: &agent,
-        tests: &tests,
-        tier: &tier,
-        sensors: &wanted,
-        filter: args.filter.as_deref(),
-        command: &args.command,
-    };
-    let folder = tempfile::tempdir().context("making a folder for the guests' image")?;
-    let base = guest.image(&tools, folder.path())?;
-    let logs = workspace.target.join("vmtest");
-    fs::create_dir_all(&logs).with_context(|| format!("making {}", logs.display()))?;
     let mut table = Table::default();
-    let mut to_boot = Vec::new();
-    for series in kernels(&args.kernel) {
-        match Kernel::ensure(series, &archive, &tools)? {
-            Ok(kernel) => to_boot.push((series, kernel)),
-            Err(reason) => table.add(Run::not_booted(series.name, &wanted, &reason)),
+    for architecture in Architecture::ALL {
+        let wanted: Vec<&Series> = kernels(&args.kernel, args.arch)
+            .filter(|series| series.architecture == architecture)
+            .collect();
+        if wanted.is_empty() {
+            continue;
         }
-    }
-    let boot = |kernel: &Kernel| {
-        let start = Instant::now();
-        eprintln!("==> boot {} ({})", kernel.name, kernel.package);
-        let said = boot::boot(&tools, kernel, &base, folder.path(), &logs);
-        if let Ok(said) = &said {
-            eprintln!(
-                "    {}: {:.0} s, {:.0} s of a processor",
-                kernel.name,
-                start.elapsed().as_secs_f64(),
-                said.worked.as_secs_f64()
-            );
-        }
-        said
-    };
-    for ((series, _), said) in to_boot
-        .iter()
-        .zip(side_by_side(&to_boot, |(_, kernel)| boot(kernel)))
-    {
-        let said = said?;
-        if args.command.is_empty() {
-            table.add(Run::read(series, &wanted, &said));
+        let foreign = if architecture == Architecture::here() {
+            None
         } else {
-            println!("{}: {}", series.name, said.tests);
-        }
+            match self::archive(workspace, architecture) {
+                Ok(foreign) => Some(foreign),
+                Err(reason) => return Ok(Err(reason)),
+            }
+        };
+        let tools = Tools::ensure(architecture, &archive, foreign.as_ref())?;
+        let kernels = Kernels {
+            architecture,
+            archive: foreign.as_ref().unwrap_or(&archive),
+            tools: &tools,
+            wanted: &wanted,
+        };
+        kernels.run(workspace, args, &mut table)?;
     }
     Ok(Ok(table))
+}
+
+fn archive(workspace: &Workspace, architecture: Architecture) -> Result<Archive, String> {
+    let suites: Vec<&str> = KERNELS
+        .iter()
+        .filter(|series| series.architecture == architecture)
+        .map(|series| series.suite)
+        .collect();
+    Archive::find(&vmtest_folder(workspace), architecture, &suites)
+}
+
+/// Those of one architecture that were asked for, and what booting them takes.
+struct Kernels<'a> {
+    architecture: Architecture,
+    archive: &'a Archive,
+    tools: &'a Tools,
+    wanted: &'a [&'static Series],
+}
+
+impl Kernels<'_> {
+    fn run(&self, workspace: &Workspace, args: &Args, table: &mut Table) -> Result<()> {
+        let toolchain = setup::ensure(workspace)?;
+        build::probes(workspace, &toolchain)?;
+        // As it ships: a guest's processor is some ten times slower than the machine's, and each test starts an agent that reads megabytes of type
+        // information.
+        let agent = if self.architecture == Architecture::here() {
+            build::agent(workspace, Profile::Release)?
+        } else {
+            build::static_agent(workspace, self.architecture)?
+        };
+        let tests = if args.command.is_empty() {
+            Some(build_tests(workspace, self.architecture)?)
+        } else {
+            None
+        };
+        let sensors: Vec<&str> = sensors(&args.sensor);
+        let guest = Guest {
+            architecture: self.architecture,
+            agent: &agent,
+            tests: tests.as_ref(),
+            sensors: &sensors,
+            filter: args.filter.as_deref(),
+            command: &args.command,
+        };
+        let folder = tempfile::tempdir().context("making a folder for the guests' image")?;
+        let base = guest.image(self.tools, folder.path())?;
+        let logs = workspace.target.join("vmtest");
+        fs::create_dir_all(&logs).with_context(|| format!("making {}", logs.display()))?;
+        let mut to_boot = Vec::new();
+        for series in self.wanted {
+            match Kernel::ensure(series, self.archive, self.tools)? {
+                Ok(kernel) => to_boot.push((*series, kernel)),
+                Err(reason) => table.add(Run::not_booted(series.name, &sensors, &reason)),
+            }
+        }
+        let boot = |kernel: &Kernel| {
+            let start = Instant::now();
+            eprintln!("==> boot {} ({})", kernel.name, kernel.package);
+            let said = boot::boot(self.tools, kernel, &base, folder.path(), &logs);
+            if let Ok(said) = &said {
+                eprintln!(
+                    "    {}: {:.0} s, {:.0} s of a processor",
+                    kernel.name,
+                    start.elapsed().as_secs_f64(),
+                    said.worked.as_secs_f64()
+                );
+            }
+            said
+        };
+        for ((series, _), said) in to_boot
+            .iter()
+            .zip(side_by_side(&to_boot, |(_, kernel)| boot(kernel)))
+        {
+            let said = said?;
+            if args.command.is_empty() {
+                table.add(Run::read(series, &sensors, &said));
+            } else {
+                println!("{}: {}", series.name, said.tests);
+            }
+        }
+        Ok(())
+    }
 }
 
 /// Does all of it, [`guests`] at a time; what comes out is in the order of what went in.
@@ -194,10 +255,18 @@ fn side_by_side<T: Sync, R: Send>(all: &[T], work: impl Fn(&T) -> R + Sync) -> V
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-fn kernels(names: &[String]) -> impl Iterator<Item = &'static Series> {
-    KERNELS
-        .iter()
-        .filter(move |series| names.is_empty() || names.iter().any(|name| name == series.name))
+/// Those that are named, else those of an architecture.
+fn kernels(
+    names: &[String],
+    architecture: Option<Architecture>,
+) -> impl Iterator<Item = &'static Series> {
+    KERNELS.iter().filter(move |series| {
+        if names.is_empty() {
+            series.architecture == architecture.unwrap_or(Architecture::Amd64)
+        } else {
+            names.iter().any(|name| name == series.name)
+        }
+    })
 }
 
 fn sensors(names: &[String]) -> Vec<&'static str> {
@@ -213,18 +282,25 @@ fn vmtest_folder(workspace: &Workspace) -> PathBuf {
     tools.parent().unwrap_or(&tools).join("vmtest")
 }
 
-/// Builds the tier's program, and gives it and the names of the tier's files.
-fn build_tests(workspace: &Workspace) -> Result<(PathBuf, Vec<String>)> {
+/// Builds the tier's program.
+fn build_tests(workspace: &Workspace, architecture: Architecture) -> Result<Tests> {
     let tier = tier(&workspace.root.join("tests/tests"))?;
-    let said = Step::cargo("build the tests")
-        .args(["test", "--package", "drift-tests", "--no-run"])
-        .args(["--test", PROGRAM])
+    let step = if architecture == Architecture::here() {
+        Step::cargo("build the tests")
+            .args(["test", "--no-run"])
+            .env("DRIFT_PROBES", workspace.probes())
+            .current_dir(&workspace.root)
+    } else {
+        // Optimised, as the agent is: what both need is compiled once.
+        let name = format!("build the tests for {}", architecture.name());
+        build::cross_step(workspace, architecture, &name)?.arg("--release")
+    };
+    let said = step
+        .args(["--package", "drift-tests", "--test", PROGRAM])
         .args(["--message-format", "json-render-diagnostics"])
-        .env("DRIFT_PROBES", workspace.probes())
-        .current_dir(&workspace.root)
         .read()?;
     let program = program(&said).with_context(|| format!("cargo named no test {PROGRAM}"))?;
-    Ok((program, tier))
+    Ok(Tests { program, tier })
 }
 
 /// The names of the tier's files.
@@ -286,10 +362,18 @@ not json
     #[test]
     fn no_name_means_all_and_each_name_means_itself() {
         assert_eq!(sensors(&[]), SENSORS);
-        assert_eq!(kernels(&[]).count(), KERNELS.len());
-        let names: Vec<&str> = kernels(&["6.1".to_owned()])
-            .map(|series| series.name)
-            .collect();
-        assert_eq!(names, ["6.1"]);
+        let named = |names: &[&str], architecture| -> Vec<&str> {
+            let names: Vec<String> = names.iter().map(|&name| name.to_owned()).collect();
+            kernels(&names, architecture)
+                .map(|series| series.name)
+                .collect()
+        };
+        assert_eq!(named(&[], None), ["5.10", "6.1", "6.12", "7.3"]);
+        assert_eq!(
+            named(&[], Some(Architecture::Arm64)),
+            ["6.1-arm64", "6.12-arm64"]
+        );
+        assert_eq!(named(&["6.1"], None), ["6.1"]);
+        assert_eq!(named(&["6.1-arm64"], None), ["6.1-arm64"]);
     }
 }

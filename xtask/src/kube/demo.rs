@@ -11,7 +11,9 @@ use super::{
     said,
     state::{State, wait},
 };
-use crate::{image, interrupt::Interrupt, step::Step, workspace::Workspace};
+use crate::{
+    architecture::Architecture, image, interrupt::Interrupt, step::Step, workspace::Workspace,
+};
 
 /// Install the chart in a cluster of its own, and see a pod's drift healed.
 #[derive(Debug, clap::Args)]
@@ -67,7 +69,7 @@ fn pod() -> String {
 pub(super) fn run(workspace: &Workspace) -> Result<()> {
     let whole = Instant::now();
     let start = Instant::now();
-    let image = image::write(workspace)?;
+    let image = image::write(workspace, Architecture::here())?;
     said("image", start.elapsed());
     let cluster = match Cluster::up(workspace, 1, &[image.file])? {
         Ok(cluster) => cluster,

@@ -13,6 +13,7 @@ use super::{
     state::{self, Daemon, GROUP, run_in, wait},
 };
 use crate::{
+    architecture::Architecture,
     archive::{self, Entry, What},
     machine,
     step::Step,
@@ -65,7 +66,15 @@ pub(super) fn share(control: &Control<'_>, images: &[PathBuf]) -> Result<()> {
     }
     let file = folder.join("busybox.tar");
     let output = fs::File::create(&file).with_context(|| format!("writing {}", file.display()))?;
-    archive::write(output, BUSYBOX, &["/bin/sleep", "1000000000"], &entries).map(drop)
+    let architecture = Architecture::here();
+    archive::write(
+        output,
+        BUSYBOX,
+        architecture,
+        &["/bin/sleep", "1000000000"],
+        &entries,
+    )
+    .map(drop)
 }
 
 pub(super) struct Node<'a> {

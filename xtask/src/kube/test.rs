@@ -12,6 +12,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use super::{Cluster, said, state};
 use crate::{
+    architecture::Architecture,
     build, image,
     interrupt::Interrupt,
     setup,
@@ -40,7 +41,7 @@ pub(super) fn run(workspace: &Workspace, args: &Args) -> Result<()> {
     let toolchain = setup::ensure(workspace)?;
     build::probes(workspace, &toolchain)?;
     let agent = build::agent(workspace, Profile::Dev)?;
-    let image = image::write(workspace)?.file;
+    let image = image::write(workspace, Architecture::here())?.file;
     let old = match &args.old_image {
         Some(old) => old.clone(),
         None => image::write_again(workspace, OLD)?.file,

@@ -33,17 +33,21 @@ pub(super) fn find(workspace: &Workspace) -> Result<Toolchain, Lacks> {
 
 fn toolchain(rustc: &Rustc, linker: PathBuf) -> Toolchain {
     Toolchain {
-        way: Way::System {
-            rustc: RUSTC.into(),
-            cargo: CARGO.into(),
-        },
+        way: way(),
         version: rustc.version.clone(),
         linker,
     }
 }
 
+pub(super) fn way() -> Way {
+    Way::System {
+        rustc: RUSTC.into(),
+        cargo: CARGO.into(),
+    }
+}
+
 /// The system's compiler, if it is new enough, with its Cargo and its sources; else what is wrong with it.
-fn compiler(workspace: &Workspace) -> Result<Rustc, String> {
+pub(super) fn compiler(workspace: &Workspace) -> Result<Rustc, String> {
     if !Path::new(RUSTC).exists() || !Path::new(CARGO).exists() {
         return Err(format!("{RUSTC} or {CARGO} is not there"));
     }

@@ -10,6 +10,7 @@ use std::{
 use anyhow::{Context as _, Result};
 
 use super::{guest, kernel::Kernel, tools::Tools};
+use crate::architecture::Architecture;
 
 /// Processor time for all of one guest: it means the same however many others want the processor.
 const MOST_WORK: Duration = Duration::from_secs(2400);
@@ -18,17 +19,51 @@ const TIMEOUT: Duration = Duration::from_secs(7200);
 /// Between two looks at QEMU.
 const PAUSE: Duration = Duration::from_millis(100);
 
-/// All security modules that a distribution may have switched on. A panic ends the guest. A kernel that is not let run for a while must not
-/// take its timer for broken. What guards a processor against its own guesses only costs instructions where none guesses. 112 is `rep_good`
-/// (see [`CPU`]).
-const COMMAND_LINE: &str = concat!(
-    "console=ttyS0 quiet panic=-1 no_timer_check lsm=lockdown,capability,landlock,yama,bpf ",
-    "mitigations=off clearcpuid=112"
-);
+/// All security modules that a distribution may have switched on. A panic ends the guest. What guards a processor against its own guesses only
+/// costs instructions where none guesses.
+const COMMAND_LINE: &str =
+    "quiet panic=-1 lsm=lockdown,capability,landlock,yama,bpf mitigations=off";
 
-/// All that QEMU can do, but for fast string instructions: where instructions are counted it leaves its translated code after each byte of
-/// one, and a kernel that finds them clears and copies memory with nothing else.
-const CPU: &str = "max,-erms,-fsrm";
+/// The machine that QEMU is to be.
+#[derive(Debug)]
+pub(super) struct Board {
+    machine: &'static str,
+    processor: &'static str,
+    /// What its kernels are told besides.
+    command_line: &'static str,
+    /// The serial lines, as its kernels call them: the console, and what the script says.
+    pub(super) lines: [&'static str; 2],
+}
+
+impl Board {
+    pub(super) fn of(architecture: Architecture) -> Board {
+        match architecture {
+            Architecture::Amd64 => Board {
+                machine: "pc",
+                // All that QEMU can do, but for fast string instructions: where instructions are counted it leaves its translated code after
+                // each byte of one, and a kernel that finds them clears and copies memory with nothing else.
+                processor: "max,-erms,-fsrm",
+                // A kernel that is not let run for a while must not take its timer for broken. 112 is `rep_good` (see above).
+                command_line: "no_timer_check clearcpuid=112",
+                lines: ["ttyS0", "ttyS1"],
+            },
+            Architecture::Arm64 => Board {
+                machine: "virt",
+                // Pointers are signed by the means that costs QEMU least.
+                processor: "max,pauth-impdef=on",
+                command_line: "",
+                lines: ["ttyAMA0", "ttyAMA1"],
+            },
+        }
+    }
+
+    fn command_line(&self) -> String {
+        format!(
+            "console={} {COMMAND_LINE} {}",
+            self.lines[0], self.command_line
+        )
+    }
+}
 
 /// What came out of a guest.
 #[derive(Debug)]
@@ -71,11 +106,20 @@ pub(super) fn boot(
         fs::write(file, "").with_context(|| format!("making {}", file.display()))?;
     }
     // Processor time of others counts more: a guest's is never in a hurry.
+    let board = Board::of(kernel.architecture);
     let mut command = Command::new("nice");
     command
         .args(["-n", "10"])
         .arg(tools.qemu())
-        .args(["-accel", "tcg", "-cpu", CPU, "-smp", "1", "-m", "1536"])
+        .args([
+            "-machine",
+            board.machine,
+            "-accel",
+            "tcg",
+            "-cpu",
+            board.processor,
+        ])
+        .args(["-smp", "1", "-m", "1536"])
         // The guest's time goes by instructions, one a nanosecond, and jumps ahead while it idles: deadlines mean the same however busy
         // this machine is.
         .args(["-icount", "shift=0,sleep=off"])
@@ -89,7 +133,7 @@ pub(super) fn boot(
         .arg(&kernel.image)
         .arg("-initrd")
         .arg(&image)
-        .args(["-append", COMMAND_LINE])
+        .args(["-append", board.command_line().trim()])
         .arg("-serial")
         .arg(format!("file:{}", console.display()))
         .arg("-serial")

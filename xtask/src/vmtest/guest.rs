@@ -1,7 +1,7 @@
 //! What a guest consists of: the agent, the tests, the programs they run, the libraries of all these, and a script that runs the tests.
 
 use std::{
-    collections::{BTreeMap, BTreeSet},
+    collections::BTreeMap,
     ffi::{OsStr, OsString},
     fs::{self, File},
     io::{BufWriter, Write as _},
@@ -10,10 +10,10 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use super::{image::Image, kernel::Kernel, tools::Tools};
-use crate::{shell::quote, step::Step};
+use super::{boot, image::Image, kernel::Kernel, tools::Tools};
+use crate::{architecture::Architecture, shell::quote, step::Step};
 
-/// Programs of this machine that the tests and the script run.
+/// Programs that the tests and the script run: this machine's, where the guest can run those.
 const PROGRAMS: [&str; 32] = [
     "cat",
     "chmod",
@@ -61,15 +61,22 @@ pub(super) const FILE_TIMEOUT: u64 = 150;
 /// Everything but the kernel.
 #[derive(Debug)]
 pub(super) struct Guest<'a> {
+    pub(super) architecture: Architecture,
     pub(super) agent: &'a Path,
-    /// The tier's program.
-    pub(super) tests: &'a Path,
-    /// The names of the tier's files: each is a module of the program.
-    pub(super) tier: &'a [String],
+    /// Nothing where a command is run instead.
+    pub(super) tests: Option<&'a Tests>,
     pub(super) sensors: &'a [&'static str],
     pub(super) filter: Option<&'a str>,
     /// Instead of the tests, where it is not empty.
     pub(super) command: &'a [OsString],
+}
+
+#[derive(Debug)]
+pub(super) struct Tests {
+    /// All of the tier.
+    pub(super) program: PathBuf,
+    /// The names of the tier's files: each is a module of the program.
+    pub(super) tier: Vec<String>,
 }
 
 impl Guest<'_> {
@@ -99,10 +106,10 @@ impl Guest<'_> {
 
         let mut needed = BTreeMap::new();
         let mut add = |from: &Path, to: &str, strip: bool| -> Result<()> {
-            needed.extend(libraries(from, tools)?);
+            needed.extend(tools.needed(from)?);
             let copy;
             let from = if strip {
-                copy = stripped(from, folder)?;
+                copy = stripped(from, folder, tools)?;
                 &copy
             } else {
                 from
@@ -113,17 +120,21 @@ impl Guest<'_> {
         };
         for program in PROGRAMS {
             let path = tools
-                .program(program)
-                .with_context(|| format!("the tests need `{program}`, which is not on the PATH"))?;
+                .guest_program(program)
+                .with_context(|| format!("the tests need `{program}`, which is not there"))?;
             add(&path, &format!("bin/{program}"), false)?;
         }
         for program in MAKERS {
-            if let Some(path) = tools.program(program) {
+            if let Some(path) = tools.guest_program(program) {
                 add(&path, &format!("bin/{program}"), false)?;
             }
         }
-        add(self.agent, "bin/drift-agent", true)?;
-        add(self.tests, "bin/tests", true)?;
+        // Across it is the program of the image, and is run as it is there.
+        let strip = self.architecture == Architecture::here();
+        add(self.agent, "bin/drift-agent", strip)?;
+        if let Some(tests) = self.tests {
+            add(&tests.program, "bin/tests", true)?;
+        }
         for (name, from) in needed {
             let to = if name.starts_with('/') {
                 name.trim_start_matches('/').to_owned()
@@ -143,8 +154,8 @@ impl Guest<'_> {
 
     /// The first process. What it says on the second serial line is read by [`super::verdict`].
     fn script(&self) -> String {
-        let work = if self.command.is_empty() {
-            self.run_tests()
+        let work = if let Some(tests) = self.tests {
+            self.run_tests(tests)
         } else {
             let words: Vec<String> = self.command.iter().map(|word| quote(word)).collect();
             format!("timeout -k 5 {FILE_TIMEOUT} {}\n", words.join(" "))
@@ -157,18 +168,19 @@ impl Guest<'_> {
              mount -t cgroup2 none /sys/fs/cgroup\n\
              mount -t securityfs none /sys/kernel/security\n\
              for module in /modules/*; do insmod $module; done\n\
-             exec </dev/null >/dev/ttyS1 2>&1\n\
+             exec </dev/null >/dev/{line} 2>&1\n\
              {work}\
              sleep 0.2\n\
-             echo b >/proc/sysrq-trigger\n"
+             echo b >/proc/sysrq-trigger\n",
+            line = boot::Board::of(self.architecture).lines[1],
         )
     }
 
-    fn run_tests(&self) -> String {
+    fn run_tests(&self, tests: &Tests) -> String {
         // A file's tests are those of its module; libtest runs what has any of the names that it is given, so a name asked for stands for itself.
         let runs: Vec<String> = match self.filter {
             Some(filter) => vec![quote(OsStr::new(filter))],
-            None => self.tier.iter().map(|file| format!("{file}::")).collect(),
+            None => tests.tier.iter().map(|file| format!("{file}::")).collect(),
         };
         format!(
             "echo \"@@ kernel $(cat /proc/sys/kernel/osrelease)\"\n\
@@ -218,60 +230,12 @@ pub(super) fn with_modules(base: &Path, kernel: &Kernel, folder: &Path) -> Resul
 }
 
 /// Without its symbols, which are nine tenths of it.
-fn stripped(program: &Path, folder: &Path) -> Result<PathBuf> {
+fn stripped(program: &Path, folder: &Path, tools: &Tools) -> Result<PathBuf> {
     let place = folder.join("stripped");
-    Step::new("take the symbols out of a program", "strip")
+    Step::new("take the symbols out of a program", tools.strip())
         .arg("--strip-all")
         .arg("-o")
         .args([&place, program])
         .read()?;
     Ok(place)
-}
-
-/// The libraries a program needs: the name it asks for (the loader itself: its path), and where it is here.
-fn libraries(program: &Path, tools: &Tools) -> Result<BTreeSet<(String, PathBuf)>> {
-    let said = Step::new("ask for a program's libraries", "ldd")
-        .arg(program)
-        .env("LD_LIBRARY_PATH", tools.libraries())
-        .env("LC_ALL", "C")
-        .read()?;
-    libraries_in(&said).with_context(|| format!("{}: {said}", program.display()))
-}
-
-/// From lines `libc.so.6 => /lib/libc.so.6 (0x…)` and, for the loader, `/lib64/ld-linux.so.2 (0x…)`.
-fn libraries_in(said: &str) -> Result<BTreeSet<(String, PathBuf)>> {
-    said.lines()
-        .map(str::trim)
-        .filter(|line| !line.starts_with("linux-vdso") && *line != "statically linked")
-        .map(|line| {
-            let without_address = line.split(" (0x").next().unwrap_or(line);
-            match without_address.split_once(" => ") {
-                Some((_, "not found")) => anyhow::bail!("a library is missing"),
-                Some((name, path)) => Ok((name.to_owned(), path.into())),
-                None => Ok((without_address.to_owned(), without_address.into())),
-            }
-        })
-        .collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn libraries_are_read_from_ldds_answer() {
-        let said = "\tlinux-vdso.so.1 (0x00007ffd)\n\tlibc.so.6 => /lib/x/libc.so.6 (0x00007f)\n\t/lib64/ld-linux-x86-64.so.2 (0x00007f)\n";
-        let found = libraries_in(said).unwrap();
-        let expected = [
-            ("/lib64/ld-linux-x86-64.so.2", "/lib64/ld-linux-x86-64.so.2"),
-            ("libc.so.6", "/lib/x/libc.so.6"),
-        ];
-        let expected: BTreeSet<_> = expected
-            .into_iter()
-            .map(|(name, path)| (name.to_owned(), PathBuf::from(path)))
-            .collect();
-        assert_eq!(found, expected);
-        assert!(libraries_in("\tlibx.so => not found\n").is_err());
-        assert!(libraries_in("\tstatically linked\n").unwrap().is_empty());
-    }
 }

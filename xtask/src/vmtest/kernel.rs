@@ -7,39 +7,57 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use super::{archive::Archive, tools::Tools};
-use crate::step::Step;
+use super::tools::Tools;
+use crate::{apt::Archive, architecture::Architecture, step::Step};
 
 /// One line of kernels, of which the newest is taken.
 #[derive(Debug)]
 pub(super) struct Series {
     pub(super) name: &'static str,
+    pub(super) architecture: Architecture,
     /// The suite it is in.
     pub(super) suite: &'static str,
     /// Sensors that cannot run in it.
     pub(super) without: &'static [&'static str],
 }
 
-/// Oldest first. The oldest is the oldest that drift supports.
-pub(super) const KERNELS: [Series; 4] = [
+/// Oldest first, for each architecture. The oldest is the oldest that drift supports.
+pub(super) const KERNELS: [Series; 6] = [
     Series {
         name: "5.10",
+        architecture: Architecture::Amd64,
         suite: "bullseye",
         without: &[],
     },
     Series {
         name: "6.1",
+        architecture: Architecture::Amd64,
         suite: "bookworm",
         without: &[],
     },
     Series {
         name: "6.12",
+        architecture: Architecture::Amd64,
         suite: "bookworm-backports",
         without: &[],
     },
     Series {
         name: "7.3",
+        architecture: Architecture::Amd64,
         suite: "trixie-backports",
+        without: &[],
+    },
+    Series {
+        name: "6.1-arm64",
+        architecture: Architecture::Arm64,
+        suite: "bookworm",
+        // There are no trampolines for arm64 before 6.4.
+        without: &["btf"],
+    },
+    Series {
+        name: "6.12-arm64",
+        architecture: Architecture::Arm64,
+        suite: "bookworm-backports",
         without: &[],
     },
 ];
@@ -57,16 +75,26 @@ const ALGORITHMS: [&str; 3] = ["crc32c_generic", "xxhash_generic", "blake2b_gene
 const ORDER: &str = "modules";
 /// What was asked for when a kernel was kept: one that lacks what is asked for now is fetched again.
 const WANTED: &str = "wanted";
-/// Debian's flavour for virtual machines: the smallest.
-const FLAVOUR: &str = "-cloud-amd64";
-
 /// A kernel that is kept.
 #[derive(Debug)]
 pub(super) struct Kernel {
     pub(super) name: &'static str,
+    pub(super) architecture: Architecture,
     pub(super) package: String,
     pub(super) image: PathBuf,
     pub(super) modules: Vec<PathBuf>,
+}
+
+impl Series {
+    /// As the kernel's own people number it.
+    fn version(&self) -> &'static str {
+        self.name.split('-').next().unwrap_or(self.name)
+    }
+
+    /// Debian's flavour for virtual machines: the smallest.
+    fn flavour(&self) -> String {
+        format!("-cloud-{}", self.architecture.name())
+    }
 }
 
 impl Kernel {
@@ -81,7 +109,8 @@ impl Kernel {
             let Some(package) = newest(series, archive)? else {
                 return Ok(Err(format!(
                     "{} has no kernel {}",
-                    series.suite, series.name
+                    series.suite,
+                    series.version()
                 )));
             };
             fetch(&package, archive, tools, &kept)?;
@@ -91,6 +120,7 @@ impl Kernel {
         let modules = order.lines().map(|name| kept.join(name)).collect();
         Ok(Ok(Kernel {
             name: series.name,
+            architecture: series.architecture,
             package: fs::read_to_string(kept.join("package")).with_context(read)?,
             image: kept.join("vmlinuz"),
             modules,
@@ -106,8 +136,9 @@ fn wanted() -> String {
 
 /// The newest package of a line that is really there.
 fn newest(series: &Series, archive: &Archive) -> Result<Option<String>> {
-    let mut names = archive.names(&format!("linux-image-{}.", series.name))?;
-    names.retain(|name| name.ends_with(FLAVOUR));
+    let mut names = archive.names(&format!("linux-image-{}.", series.version()))?;
+    let flavour = series.flavour();
+    names.retain(|name| name.ends_with(&flavour));
     names.sort_by_key(|name| std::cmp::Reverse(numbers(name)));
     Ok(names.into_iter().find(|name| archive.has(name)))
 }
@@ -242,6 +273,18 @@ fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_series_is_named_after_its_version_and_another_architecture() {
+        for series in &KERNELS {
+            let named = match series.architecture {
+                Architecture::Amd64 => series.version().to_owned(),
+                Architecture::Arm64 => format!("{}-arm64", series.version()),
+            };
+            assert_eq!(series.name, named);
+        }
+        assert_eq!(KERNELS[0].flavour(), "-cloud-amd64");
+    }
 
     #[test]
     fn versions_are_compared_as_numbers() {

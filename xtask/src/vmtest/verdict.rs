@@ -188,6 +188,11 @@ impl Run {
         }
     }
 
+    /// Of its column: what stands over it may be longer than a verdict.
+    fn width(&self) -> usize {
+        self.kernel.len().max(8)
+    }
+
     fn fail(&mut self, sensor: &str, test: &str) {
         self.failed = true;
         self.tests
@@ -263,7 +268,7 @@ impl fmt::Display for Table {
             let width = tests.iter().map(|test| test.len()).max().unwrap_or(0);
             write!(f, " {:<width$}", format!("sensor {sensor}"))?;
             for run in &self.runs {
-                write!(f, "  {:>8}", run.kernel)?;
+                write!(f, "  {:>1$}", run.kernel, run.width())?;
             }
             writeln!(f)?;
             for test in tests {
@@ -278,7 +283,7 @@ impl fmt::Display for Table {
                             &Verdict::Missing
                         })
                         .word();
-                    write!(f, "  {word:>8}")?;
+                    write!(f, "  {word:>0$}", run.width())?;
                 }
                 writeln!(f)?;
             }
@@ -304,6 +309,7 @@ mod tests {
 
     static SERIES: Series = Series {
         name: "6.1",
+        architecture: crate::architecture::Architecture::Amd64,
         suite: "x",
         without: &["other"],
     };

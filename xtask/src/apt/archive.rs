@@ -8,30 +8,31 @@ use std::{
 
 use anyhow::{Context as _, Result};
 
-use super::{kernel::KERNELS, sources::Source};
-use crate::{apt, step::Step};
+use super::sources::Source;
+use crate::{apt, architecture::Architecture, step::Step};
 
 #[derive(Debug)]
-pub(super) struct Archive {
+pub(crate) struct Archive {
     /// Where everything is kept.
     folder: PathBuf,
+    architecture: Architecture,
     source: Source,
     /// This machine's release, by its name.
     codename: String,
+    /// Other suites that are asked.
+    suites: Vec<String>,
     listed: OnceCell<()>,
 }
 
 impl Archive {
-    /// `Err`: why packages cannot be fetched here.
-    pub(super) fn find(folder: &Path) -> Result<Archive, String> {
-        if std::env::consts::ARCH != "x86_64" {
-            return Err(format!(
-                "kernels are fetched for x86_64 only, this machine is {}",
-                std::env::consts::ARCH
-            ));
-        }
+    /// The packages of this machine's release, of its security updates and backports, and of `suites`. `Err`: why packages cannot be fetched here.
+    pub(crate) fn find(
+        folder: &Path,
+        architecture: Architecture,
+        suites: &[&str],
+    ) -> Result<Archive, String> {
         if !apt::is_here() {
-            return Err("kernels come from Debian's packages, and there is no apt-get here".into());
+            return Err("they come from Debian's packages, and there is no apt-get here".into());
         }
         let release = fs::read_to_string("/etc/os-release")
             .map_err(|error| format!("/etc/os-release: {error}"))?;
@@ -44,26 +45,43 @@ impl Archive {
         let source = configured(&codename).ok_or_else(|| {
             format!("apt has no source for {codename} that another suite could be derived from")
         })?;
+        let mut all = vec![
+            codename.clone(),
+            format!("{codename}-security"),
+            format!("{codename}-backports"),
+        ];
+        for suite in suites {
+            if !all.iter().any(|known| known == suite) {
+                all.push((*suite).to_owned());
+            }
+        }
         Ok(Archive {
             folder: folder.to_owned(),
+            architecture,
             source,
             codename,
+            suites: all,
             listed: OnceCell::new(),
         })
     }
 
     /// A place of one's own in the folder.
-    pub(super) fn place(&self, name: &str) -> PathBuf {
+    pub(crate) fn place(&self, name: &str) -> PathBuf {
         self.folder.join(name)
     }
 
+    /// The suite of this machine's release.
+    pub(crate) fn release(&self) -> String {
+        self.codename.clone()
+    }
+
     /// The suite with newer programs for this machine's release.
-    pub(super) fn backports(&self) -> String {
+    pub(crate) fn backports(&self) -> String {
         format!("{}-backports", self.codename)
     }
 
     /// Removes all that is kept.
-    pub(super) fn forget(&self) -> Result<()> {
+    pub(crate) fn forget(&self) -> Result<()> {
         match fs::remove_dir_all(&self.folder) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
                 Err(error).with_context(|| format!("removing {}", self.folder.display()))
@@ -72,21 +90,39 @@ impl Archive {
         }
     }
 
-    fn suites(&self) -> Vec<String> {
-        let mut suites = vec![self.codename.clone(), self.backports()];
-        for series in &KERNELS {
-            if !suites.iter().any(|suite| suite == series.suite) {
-                suites.push(series.suite.to_owned());
-            }
-        }
-        suites
+    /// apt's own files. Another architecture's have a place of their own: what is installed on this machine says nothing about them.
+    fn apt(&self) -> PathBuf {
+        self.folder.join(if self.is_foreign() {
+            format!("apt-{}", self.architecture.name())
+        } else {
+            "apt".to_owned()
+        })
+    }
+
+    fn is_foreign(&self) -> bool {
+        self.architecture != Architecture::here()
+    }
+
+    /// The lines of a list file: a suite that this machine has comes from where it has it from, the others from where its release does.
+    fn list(&self) -> String {
+        self.suites
+            .iter()
+            .filter_map(|suite| {
+                let own = configured(suite);
+                // Security updates are not beside the release on every mirror.
+                if own.is_none() && suite.ends_with("-security") {
+                    return None;
+                }
+                Some(own.as_ref().unwrap_or(&self.source).line(suite))
+            })
+            .collect()
     }
 
     /// A command of apt's that knows nothing but this archive.
     fn step(&self, name: impl Into<String>, program: &str) -> Step {
-        let apt = self.folder.join("apt");
+        let apt = self.apt();
         let place = |option: &str, name: &str| format!("{option}={}", apt.join(name).display());
-        [
+        let mut options = vec![
             place("Dir::Etc::sourcelist", "sources.list"),
             "Dir::Etc::sourceparts=-".to_owned(),
             place("Dir::State::lists", "lists"),
@@ -102,34 +138,46 @@ impl Archive {
             // The machine's own hooks after an update are about the machine's own lists.
             "APT::Update::Post-Invoke-Success::=true".to_owned(),
             "Debug::NoLocking=true".to_owned(),
-        ]
-        .iter()
-        .fold(Step::new(name, program), |step, option| {
-            step.arg("-o").arg(option)
-        })
-        .env("DEBIAN_FRONTEND", "noninteractive")
-        .env("LC_ALL", "C")
+        ];
+        if self.is_foreign() {
+            options.extend([
+                format!("APT::Architecture={}", self.architecture.name()),
+                format!("APT::Architectures={}", self.architecture.name()),
+                // Nothing of that architecture is installed.
+                place("Dir::State::status", "status"),
+            ]);
+        }
+        options
+            .iter()
+            .fold(Step::new(name, program), |step, option| {
+                step.arg("-o").arg(option)
+            })
+            .env("DEBIAN_FRONTEND", "noninteractive")
+            .env("LC_ALL", "C")
     }
 
-    /// Fetches the lists, once per run. A suite that is gone is no reason to stop: the kernel that is missing then says so.
+    /// Fetches the lists, once per run. A suite that is gone is no reason to stop: what is missing then is said by name.
     fn lists(&self) -> Result<()> {
         if self.listed.get().is_some() {
             return Ok(());
         }
-        let apt = self.folder.join("apt");
+        let apt = self.apt();
         for name in ["lists/partial", "cache", "archives/partial"] {
             let place = apt.join(name);
             fs::create_dir_all(&place).with_context(|| format!("making {}", place.display()))?;
         }
-        let text: String = self
-            .suites()
-            .iter()
-            .map(|suite| self.source.line(suite))
-            .collect();
-        let list = apt.join("sources.list");
-        fs::write(&list, text).with_context(|| format!("writing {}", list.display()))?;
+        for (name, text) in [("sources.list", self.list()), ("status", String::new())] {
+            let file = apt.join(name);
+            fs::write(&file, text).with_context(|| format!("writing {}", file.display()))?;
+        }
         let step = self
-            .step("fetch the lists of packages with kernels", "apt-get")
+            .step(
+                format!(
+                    "fetch the lists of packages for {}",
+                    self.architecture.name()
+                ),
+                "apt-get",
+            )
             .args(["update", "-q"]);
         if let Err(error) = step.read() {
             eprintln!("warning: {error:#}");
@@ -139,17 +187,17 @@ impl Archive {
     }
 
     /// The names of all packages that begin so.
-    pub(super) fn names(&self, prefix: &str) -> Result<Vec<String>> {
+    pub(crate) fn names(&self, prefix: &str) -> Result<Vec<String>> {
         self.lists()?;
         let said = self
-            .step("ask apt for kernels", "apt-cache")
+            .step("ask apt for names", "apt-cache")
             .args(["pkgnames", prefix])
             .read()?;
         Ok(said.lines().map(str::to_owned).collect())
     }
 
     /// Whether the package is there, and not only spoken of by others.
-    pub(super) fn has(&self, package: &str) -> bool {
+    pub(crate) fn has(&self, package: &str) -> bool {
         self.step("ask apt", "apt-cache")
             .args(["show", "--no-all-versions", package])
             .read()
@@ -157,7 +205,7 @@ impl Archive {
     }
 
     /// Fetches packages and unpacks them into a folder.
-    pub(super) fn unpack(&self, packages: &[&str], into: &Path) -> Result<()> {
+    pub(crate) fn unpack(&self, packages: &[&str], into: &Path) -> Result<()> {
         self.lists()?;
         let fetched = self.fetched()?;
         self.step(format!("fetch {}", packages.join(" ")), "apt-get")
@@ -169,7 +217,7 @@ impl Archive {
     }
 
     /// Fetches packages of a suite with all that they need and that is not on this machine, and unpacks them into a folder.
-    pub(super) fn unpack_with_needs(
+    pub(crate) fn unpack_with_needs(
         &self,
         packages: &[&str],
         suite: &str,
