@@ -98,7 +98,8 @@ impl Pipeline {
                     Cause::Kernel,
                     "the kernel half could not tell what was changed",
                 )),
-                Some(Object::Mounts) => self.mounted(None),
+                // Its doorbell may be on its way, and says who it was.
+                Some(Object::Mounts) => self.table_changed(),
                 Some(Object::Canary) | None => {}
             }
         }
