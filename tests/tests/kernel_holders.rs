@@ -95,6 +95,7 @@ fn check(on: Kind) -> Result<()> {
         fs::write(&app, other)?;
         let healed = agent.event(mark, "config.drift.healed", &app)?;
         let after = reads(agent.pid())?;
+        // A thread that was not there before has begun at nothing.
         let since = |(thread, count): (&OsString, &usize)| {
             count - before.get(thread).copied().unwrap_or_default()
         };

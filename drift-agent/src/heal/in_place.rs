@@ -31,7 +31,7 @@ use super::{
     edit,
     execute::{HealError, Healed, carry_out, is_here_alone, set_owner},
     replace,
-    transaction::{self, Done, Source, Step, Transaction, TransactionError},
+    transaction::{self, Applied, Source, Step, Transaction, TransactionError},
 };
 
 /// Whether what is declared goes into the file that stands there.
@@ -135,34 +135,34 @@ pub(super) fn take_in(
     name: &OsString,
     digest: &str,
     only: Only<'_>,
-) -> Result<Done, HealError> {
+) -> Result<Applied, HealError> {
     let mut staged = open(dir, temporary, OFlags::RDONLY).map_err(HealError::at(STAGED))?;
     if hash(&mut staged, STAGED)? != digest {
         // Whoever put it there does not decide what is declared.
-        return Done::given_up(dir, temporary, HealError::ReadBack);
+        return Applied::given_up(dir, temporary, HealError::ReadBack);
     }
     let mut file = match open(dir, name, OFlags::RDWR) {
         Ok(file) => file,
         // Gone meanwhile: a new file takes nobody's place.
         Err(Errno::NOENT) => {
-            return replace::take_name(dir, temporary, name).map(|()| Done::All);
+            return replace::take_name(dir, temporary, name).map(|()| Applied::All);
         }
         // Something else has come there: the look that follows says so.
         Err(Errno::LOOP | Errno::ISDIR | Errno::NXIO) => {
-            return replace::remove_stale(dir, temporary).map(|()| Done::All);
+            return replace::remove_stale(dir, temporary).map(|()| Applied::All);
         }
         Err(error) => return Err(HealError::at("open the file")(error)),
     };
     // For those who ask for one. Whoever holds it does not keep what is declared away.
     let _locked = flock(&file, FlockOperation::NonBlockingLockExclusive);
     if only.alone && !is_here_alone(dir, name, file.as_fd())? {
-        return Done::given_up(dir, temporary, HealError::OtherNames);
+        return Applied::given_up(dir, temporary, HealError::OtherNames);
     }
     if let Some(seen) = only.seen
         && hash(&mut file, "read the file")? != seen
     {
         // Somebody has written to it since: the look that follows sees what.
-        return replace::remove_stale(dir, temporary).map(|()| Done::All);
+        return replace::remove_stale(dir, temporary).map(|()| Applied::All);
     }
     // What is secret is not there before it is kept from others.
     let like = fstat(&staged).map_err(HealError::at(STAGED))?;
@@ -178,7 +178,7 @@ pub(super) fn take_in(
         return Err(HealError::ReadBack);
     }
     unlinkat(dir, temporary, AtFlags::empty()).map_err(HealError::at("remove what was staged"))?;
-    Ok(Done::All)
+    Ok(Applied::All)
 }
 
 const STAGED: &str = "read what was staged";

@@ -10,7 +10,7 @@
 mod apply;
 mod stage;
 
-pub(super) use apply::Done;
+pub(super) use apply::Applied;
 
 use std::{
     path::{Path, PathBuf},

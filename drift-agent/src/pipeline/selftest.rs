@@ -226,7 +226,7 @@ impl Pipeline {
                 self.timers.set(Timer::SelfTest, now + DEADLINE);
                 let detached = heard.attached.detached();
                 if detached.is_empty() {
-                    self.heed_marks(&register);
+                    self.heed_marks(&register, ears)?;
                 } else {
                     self.sensor_fault(Fault::Detached(detached));
                 }
@@ -292,14 +292,20 @@ impl Pipeline {
     }
 
     /// Marks that are up although nobody waits to look: their doorbells never came.
-    fn heed_marks(&mut self, register: &Register) {
+    fn heed_marks(
+        &mut self,
+        register: &Register,
+        ears: &mut Option<Ears>,
+    ) -> Result<(), PipelineError> {
         let dirty = match register.watch.dirty(self.objects.count() as u32) {
             Ok(dirty) => dirty,
             Err(problem) => {
                 warn!("the dirty marks cannot be read: {problem}");
-                return;
+                return Ok(());
             }
         };
+        // What has been marked since the ring was empty has rung, too, and says who it was.
+        self.drain(ears)?;
         for index in self.marked(&dirty) {
             let state = &self.paths[index];
             let waits = state.busy.is_some()
@@ -311,6 +317,7 @@ impl Pipeline {
                 self.look_why(index, Why::without_doorbell(Cause::Kernel, unheard), true);
             }
         }
+        Ok(())
     }
 
     /// The sensor is not what it should be: said, and, where that may help, loaded anew as soon as no job is under way.

@@ -28,14 +28,14 @@ use crate::{
 
 /// How far one change has come.
 #[derive(Debug)]
-pub(in crate::heal) enum Done {
+pub(in crate::heal) enum Applied {
     /// It has happened, or there is nothing left to do.
     All,
     /// What was staged is gone, so that there is no other try.
     GivenUp(HealError),
 }
 
-impl Done {
+impl Applied {
     /// What was staged goes.
     pub(in crate::heal) fn given_up(
         dir: &OwnedFd,
@@ -59,18 +59,18 @@ pub(super) fn all(host: &Host, journal: &Journal, check: bool, given_up: &mut Fa
             if !places.contains_key(parent) {
                 match host.directory(parent, OFlags::RDONLY) {
                     Ok(dir) => drop(places.insert(parent, dir)),
-                    Err(Errno::NOENT) if *change == Change::Remove => return Ok(Done::All),
+                    Err(Errno::NOENT) if *change == Change::Remove => return Ok(Applied::All),
                     Err(error) => return Err(unreachable_parent(parent, error)),
                 }
             }
             match places.get(parent) {
                 Some(dir) => one(dir, path, &name, change, check),
-                None => Ok(Done::All), // it is there: see above
+                None => Ok(Applied::All), // it is there: see above
             }
         });
         match result {
-            Ok(Done::All) => {}
-            Ok(Done::GivenUp(why)) => given_up.push((path.clone(), why)),
+            Ok(Applied::All) => {}
+            Ok(Applied::GivenUp(why)) => given_up.push((path.clone(), why)),
             Err(error) => left.push((path.clone(), error)),
         }
     }
@@ -90,12 +90,12 @@ fn one(
     name: &OsString,
     change: &Change,
     check: bool,
-) -> Result<Done, HealError> {
+) -> Result<Applied, HealError> {
     let temporary = temporary_name(path);
     let done = match change {
         Change::File { digest, over } => {
             if !is_there(dir, &temporary)? {
-                return Ok(Done::All); // it has taken its name before
+                return Ok(Applied::All); // it has taken its name before
             }
             let is_whole = || is_whole(dir, &temporary, digest);
             match over {
@@ -105,7 +105,7 @@ fn one(
                 Over::Text { digest: seen } => exchanged(dir, &temporary, name, digest, seen),
                 Over::Anything | Over::Nothing if check && !is_whole()? => {
                     // Not what was staged: whoever put it there does not decide what is declared.
-                    return Done::given_up(dir, &temporary, HealError::ReadBack);
+                    return Applied::given_up(dir, &temporary, HealError::ReadBack);
                 }
                 Over::Anything => take_name(dir, &temporary, name),
                 Over::Nothing => {
@@ -145,7 +145,7 @@ fn one(
             Err(error) => Err(HealError::at("remove what stands there")(error)),
         },
     };
-    done.map(|()| Done::All)
+    done.map(|()| Applied::All)
 }
 
 /// What is staged was made from the text that stood there: where somebody has written to that since, it is of no use any more, and what is declared
