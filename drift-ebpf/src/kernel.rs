@@ -1,13 +1,14 @@
 //! The only place that reads kernel memory: typed steps from the current task to a file, an inode, a name.
 //!
 //! Offsets come from the running kernel's BTF (the agent refuses to load the programs without them), pointers from the kernel itself. A read that
-//! fails is a fault, not a crash: `bpf_probe_read_kernel` checks the address.
+//! fails is a fault, not a crash: `bpf_probe_read_kernel` checks the address. Where the verifier follows types, the way from a task to its descriptors, which
+//! every open and close takes, is made of plain loads: the verifier checks their offsets against the same BTF, and one that fails reads zero.
 
 use aya_ebpf::{
     EbpfContext,
     helpers::{
-        bpf_get_current_pid_tgid, bpf_get_current_task, bpf_probe_read_kernel,
-        bpf_probe_read_kernel_str_bytes,
+        bpf_get_current_pid_tgid, bpf_get_current_task, bpf_get_current_task_btf, bpf_probe_read_kernel,
+        bpf_probe_read_kernel_buf, bpf_probe_read_kernel_str_bytes,
     },
     programs::TracePointContext,
 };
@@ -59,7 +60,7 @@ static OFFSETS: Offsets = Offsets {
 #[unsafe(no_mangle)]
 static KNOBS: Knobs = Knobs {
     agent_tgid: 0,
-    _reserved: 0,
+    follows_types: 0,
     agent_start: 0,
 };
 
@@ -82,6 +83,13 @@ pub fn agent_tgid() -> u32 {
 pub fn agent_start() -> u64 {
     // SAFETY: as in `offset!`.
     unsafe { core::ptr::read_volatile(&raw const KNOBS.agent_start) }
+}
+
+/// See [`Knobs::follows_types`].
+#[inline(always)]
+fn follows_types() -> bool {
+    // SAFETY: as in `offset!`.
+    unsafe { core::ptr::read_volatile(&raw const KNOBS.follows_types) != 0 }
 }
 
 /// Argument `index` of a system call's `sys_enter` tracepoint (stable layout: number at 8, arguments from 16, 8 bytes each).
@@ -160,30 +168,6 @@ impl Task {
         Ok(flags & PF_KTHREAD != 0)
     }
 
-    /// The file behind a descriptor; `None` where there is none.
-    #[inline(always)]
-    pub fn file(self, fd: i32) -> Result<Option<File>, Fault> {
-        let files: Address = self.0.read(offset!(task_files))?;
-        let table: Address = files.read(offset!(files_fdt))?;
-        let max: u32 = table.read(offset!(fdtable_max_fds))?;
-        if fd < 0 || fd as u32 >= max {
-            return Ok(None);
-        }
-        let array: Address = table.read(offset!(fdtable_fd))?;
-        let file: Address = array.read(fd as usize * 8)?;
-        Ok((file.0 != 0).then_some(File(file)))
-    }
-
-    /// The file behind a descriptor that the kernel has just given this task: it is within the table, which never shrinks.
-    #[inline(always)]
-    pub fn opened(self, fd: u32) -> Result<Option<File>, Fault> {
-        let files: Address = self.0.read(offset!(task_files))?;
-        let table: Address = files.read(offset!(files_fdt))?;
-        let array: Address = table.read(offset!(fdtable_fd))?;
-        let file: Address = array.read(fd as usize * 8)?;
-        Ok((file.0 != 0).then_some(File(file)))
-    }
-
     /// The inode of the working directory.
     #[inline(always)]
     pub fn working_directory(self) -> Result<Inode, Fault> {
@@ -191,6 +175,65 @@ impl Task {
         let dentry: Address = fs.read(offset!(fs_pwd_dentry))?;
         Dentry(dentry).inode()
     }
+}
+
+/// The descriptors of the task that runs.
+#[derive(Clone, Copy)]
+struct Descriptors {
+    /// An array of pointers to files.
+    files: Address,
+    /// How many there are.
+    count: u32,
+}
+
+impl Descriptors {
+    /// `None`: a task that is ending has none.
+    #[inline(always)]
+    fn own() -> Result<Option<Descriptors>, Fault> {
+        if follows_types() {
+            return Ok(Descriptors::own_by_types());
+        }
+        let files: Address = Task::current().0.read(offset!(task_files))?;
+        let table: Address = files.read(offset!(files_fdt))?;
+        Ok(Some(Descriptors {
+            files: table.read(offset!(fdtable_fd))?,
+            count: table.read(offset!(fdtable_max_fds))?,
+        }))
+    }
+
+    #[inline(always)]
+    fn own_by_types() -> Option<Descriptors> {
+        let (task_files, files_fdt) = (offset!(task_files), offset!(files_fdt));
+        let (fd, max_fds) = (offset!(fdtable_fd), offset!(fdtable_max_fds));
+        // SAFETY: a helper without arguments, in kernels that have it (5.11).
+        let task = unsafe { bpf_get_current_task_btf() }.cast::<u8>();
+        // SAFETY: the verifier knows the type of each pointer and checks what stands at the offset; a load that faults reads zero. A pointer is asked whether it is
+        // null before it is followed: where the kernel marks it as one of RCU's, the verifier insists.
+        unsafe {
+            let files = load::<*const u8>(task, task_files);
+            if files.is_null() {
+                return None;
+            }
+            let table = load::<*const u8>(files, files_fdt);
+            if table.is_null() {
+                return None;
+            }
+            Some(Descriptors {
+                files: Address(load(table, fd)),
+                count: load(table, max_fds),
+            })
+        }
+    }
+}
+
+/// A plain load, in one piece.
+///
+/// # Safety
+/// The verifier has to know the type of what `from` points to.
+#[inline(always)]
+unsafe fn load<T>(from: *const u8, offset: usize) -> T {
+    // SAFETY: the caller's.
+    unsafe { core::ptr::read_volatile(from.add(offset).cast::<T>()) }
 }
 
 /// A `struct file`.
@@ -205,6 +248,19 @@ impl File {
     #[inline(always)]
     pub const fn new(address: Address) -> File {
         File(address)
+    }
+
+    /// The file behind a descriptor of the task that runs; `None` where there is none.
+    #[inline(always)]
+    pub fn of(fd: i32) -> Result<Option<File>, Fault> {
+        let Some(descriptors) = Descriptors::own()? else {
+            return Ok(None);
+        };
+        if fd < 0 || fd as u32 >= descriptors.count {
+            return Ok(None);
+        }
+        let file: Address = descriptors.files.read(fd as usize * 8)?;
+        Ok((!file.is_null()).then_some(File(file)))
     }
 
     #[inline(always)]
@@ -222,6 +278,37 @@ impl File {
     pub fn access(self) -> Result<(bool, bool), Fault> {
         let mode: u32 = self.0.read(offset!(file_mode))?;
         Ok((mode & FMODE_READ != 0, mode & FMODE_WRITE != 0))
+    }
+
+    /// (can be read, can be written, inode): what every open asks, read at once where both stand close together.
+    #[inline(always)]
+    pub fn access_and_inode(self) -> Result<(bool, bool, Inode), Fault> {
+        const SPAN: usize = 64;
+        let (mode, inode) = (offset!(file_mode), offset!(file_inode));
+        let start = if mode < inode { mode } else { inode } & !7;
+        if mode - start > SPAN - 4 || inode - start > SPAN - 8 {
+            let (reads, writes) = self.access()?;
+            return Ok((reads, writes, self.inode()?));
+        }
+        let mut both = [0u64; SPAN / 8];
+        let bytes = both.as_mut_ptr().cast::<u8>();
+        // SAFETY: the helper checks the address and writes `SPAN` bytes, which is what `both` has; both loads end within it, as was asked above.
+        let (mode, inode) = unsafe {
+            bpf_probe_read_kernel_buf(
+                (self.0.0 as *const u8).add(start),
+                core::slice::from_raw_parts_mut(bytes, SPAN),
+            )
+            .map_err(|_| Fault::Kernel)?;
+            (
+                load::<u32>(bytes, mode - start),
+                load::<u64>(bytes, inode - start),
+            )
+        };
+        Ok((
+            mode & FMODE_READ != 0,
+            mode & FMODE_WRITE != 0,
+            Inode(Address(inode)),
+        ))
     }
 
     /// Whether its open succeeded: one that did not is thrown away like one that is closed.

@@ -13,7 +13,7 @@ use crate::{
     emit::NO_KEY,
     fault::Fault,
     filter,
-    kernel::Task,
+    kernel::{File, Task},
     key,
     map::{LAST, PATH},
 };
@@ -216,11 +216,10 @@ fn by_name(named: &Named, last: &Last) -> Result<Found, Fault> {
             ..found
         });
     }
-    let task = Task::current();
     let dir = if named.fd == WORKING_DIRECTORY {
-        task.working_directory()?
+        Task::current().working_directory()?
     } else {
-        match task.file(named.fd)? {
+        match File::of(named.fd)? {
             Some(file) => file.inode()?,
             None => return Ok(NOBODY),
         }
@@ -237,7 +236,7 @@ fn by_name(named: &Named, last: &Last) -> Result<Found, Fault> {
 
 #[inline(always)]
 fn descriptor(fd: i32) -> Result<Found, Fault> {
-    let Some(file) = Task::current().file(fd)? else {
+    let Some(file) = File::of(fd)? else {
         return Ok(NOBODY);
     };
     let key = key::of_inode(file.inode()?)?;

@@ -7,7 +7,7 @@ use std::{
     io::{BufRead, BufReader, Read},
     path::PathBuf,
     process::{Child, Command, ExitStatus, Stdio},
-    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError},
+    sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc},
     thread::JoinHandle,
     time::{Duration, Instant},
 };
@@ -162,9 +162,19 @@ impl Agent {
         let out = child.stdout.take().context("no standard output")?;
         let mut err = child.stderr.take().context("no standard error")?;
         let (records, text) = (Arc::clone(&ear), Arc::clone(&stderr));
+        // Read by a thread that does nothing else: an agent leaves out what its reader is too slow for.
+        let (to, lines) = mpsc::channel();
         let readers = vec![
             std::thread::spawn(move || {
-                for line in BufReader::new(out).lines().map_while(Result::ok) {
+                let lines = BufReader::new(out).lines().map_while(Result::ok);
+                for line in lines {
+                    if to.send(line).is_err() {
+                        break;
+                    }
+                }
+            }),
+            std::thread::spawn(move || {
+                for line in lines {
                     let record = serde_json::from_str(&line).unwrap_or(Value::String(line));
                     let verdict = schema
                         .validate(&record)
@@ -260,10 +270,12 @@ impl Agent {
     /// As [`Agent::wait`].
     pub fn event(&self, mark: usize, event: &str, path: &std::path::Path) -> Result<Value> {
         let path = path.display().to_string();
+        // Each record is looked at once, however many there are.
+        let mut seen = 0;
         self.wait(mark, &format!("{event} for {path}"), |records| {
-            records
-                .iter()
-                .find(|record| record["event"] == event && record["path"] == path)
+            let mut new = records.iter().skip(seen);
+            seen = records.len();
+            new.find(|record| record["event"] == event && record["path"] == path)
                 .cloned()
         })
     }

@@ -128,6 +128,29 @@ impl Probe {
     }
 
     fn load_here(settings: ProbeSettings) -> Result<Probe, Refused> {
+        let first = Probe::load_with(settings, true);
+        let is_refused = match &first {
+            Ok(probe) => probe.tried.iter().any(|tried| tried.refused.is_some()),
+            Err(refused) => matches!(refused, Refused::Program { .. }),
+        };
+        if !is_refused {
+            return first;
+        }
+        // It may be the short way to descriptors that this kernel's verifier does not take.
+        debug!("a program was refused: all of them again, without following types");
+        let refusals = |probe: &Probe| {
+            let tried = probe.tried.iter();
+            tried.filter(|tried| tried.refused.is_some()).count()
+        };
+        match (first, Probe::load_with(settings, false)) {
+            (Ok(first), Ok(second)) if refusals(&second) < refusals(&first) => Ok(second),
+            (Err(_), second) => second,
+            (first, _) => first,
+        }
+    }
+
+    /// `follow_types`: where this kernel can.
+    fn load_with(settings: ProbeSettings, follow_types: bool) -> Result<Probe, Refused> {
         let programs = PROGRAMS.ok_or(Refused::NotBuiltIn)?;
         if settings.objects > MOST_OBJECTS {
             return Err(Refused::TooMany(settings.objects, MOST_OBJECTS));
@@ -149,7 +172,7 @@ impl Probe {
         let (offsets, known) = layout(&bytes, overlay.as_deref())?;
         let knobs = Knobs {
             agent_tgid: own_tgid().map_err(|error| Refused::Load(error.to_string()))?,
-            _reserved: 0,
+            follows_types: u32::from(follow_types && known.has_typed_task),
             agent_start: own_start().map_err(|error| Refused::Load(error.to_string()))?,
         };
         let capacity = (settings.objects * 2)

@@ -11,6 +11,8 @@ use super::btf::{Btf, BtfError, Place};
 pub struct Known {
     pub signatures: Signatures,
     pub refused: HashMap<Function, BtfError>,
+    /// Whether programs can get the running task with its type (5.11).
+    pub has_typed_task: bool,
 }
 
 /// From the kernel's own type information: by name and by type. A parameter that is not found so is an error of its function alone.
@@ -18,6 +20,7 @@ pub fn resolve(btf: &Btf<'_>) -> Known {
     let mut known = Known {
         signatures: Signatures::NONE,
         refused: HashMap::new(),
+        has_typed_task: btf.has_function("bpf_get_current_task_btf"),
     };
     for function in Function::ALL {
         match signature(btf, function) {

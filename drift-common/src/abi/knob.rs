@@ -15,7 +15,8 @@
 pub struct Knobs {
     /// The agent's own thread group: its changes do not ring, and what it opens is told to it as a [`Key`](super::Key).
     pub agent_tgid: u32,
-    pub _reserved: u32,
+    /// Not 0: the verifier knows what a task leads to, and the kernel half follows its pointers by loads instead of calls of a helper.
+    pub follows_types: u32,
     /// When that thread group started, in ticks ([`TICK_NS`]) since boot: the number alone may be somebody else's one day.
     pub agent_start: u64,
 }

@@ -12,7 +12,7 @@ use crate::{
     emit::{self, Change, NO_KEY},
     fault::{Fault, count, finish},
     filter,
-    kernel::{File, Task, returned},
+    kernel::{File, returned},
     key,
     map::{LEARNED, READERS, WRITERS},
     traced::Traced,
@@ -30,7 +30,7 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
     if fd < 0 {
         return Ok(());
     }
-    match Task::current().opened(fd as u32)? {
+    match File::of(fd as i32)? {
         Some(file) => opened::<true>(file),
         None => Ok(()),
     }
@@ -78,8 +78,7 @@ pub fn opened<const BY_CALL: bool>(file: File) -> Result<(), Fault> {
             .insert(thread, learned, 0)
             .map_err(|_| Fault::Kernel);
     }
-    let (reads, writes) = file.access()?;
-    let inode = file.inode()?;
+    let (reads, writes, inode) = file.access_and_inode()?;
     // What only reads is of interest where the inode is known; what writes may also be a new file in a declared place.
     if !writes && !filter::maybe(inode)? {
         return Ok(());

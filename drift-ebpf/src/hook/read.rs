@@ -11,7 +11,7 @@ use crate::{
     actor, emit,
     fault::{Fault, finish},
     filter,
-    kernel::{File, Task, argument},
+    kernel::{File, argument},
     key,
     map::{READ_ARMED, READERS},
     traced::Traced,
@@ -49,7 +49,7 @@ fn try_read_enter<const FD: usize>(ctx: &TracePointContext) -> Result<(), Fault>
     let Some(opened) = READERS.get_ptr_mut(actor::ids().0) else {
         return Ok(());
     };
-    match Task::current().file(argument(ctx, FD) as i32)? {
+    match File::of(argument(ctx, FD) as i32)? {
         Some(file) => read(file, opened),
         None => Ok(()),
     }

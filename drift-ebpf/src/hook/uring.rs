@@ -10,7 +10,7 @@ use crate::{
     emit::{self, Change, NO_KEY},
     fault::{Fault, finish},
     filter,
-    kernel::{File, Request, Task},
+    kernel::{File, Request},
     key,
     map::WRITERS,
 };
@@ -60,7 +60,7 @@ fn try_complete(ctx: &RawTracePointContext) -> Result<(), Fault> {
             }
         }
         // A file in the ring's own table has no descriptor: its first write tells of it.
-        OPENAT | OPENAT2 => match Task::current().file(result)? {
+        OPENAT | OPENAT2 => match File::of(result)? {
             Some(file) => open::opened::<true>(file),
             None => Ok(()),
         },

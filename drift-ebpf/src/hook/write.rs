@@ -12,7 +12,7 @@ use crate::{
     emit::{self, Change},
     fault::{Fault, finish},
     filter,
-    kernel::{Address, File, Inode, Task, argument},
+    kernel::{Address, File, Inode, argument},
     key,
     map::WRITERS,
     traced::Traced,
@@ -83,7 +83,7 @@ pub fn dup_enter(ctx: TracePointContext) -> u32 {
 /// opening, duplicating and closing the first descriptor before anything is written.
 #[inline(always)]
 fn try_close(fd: i32) -> Result<(), Fault> {
-    let Some(file) = Task::current().file(fd)? else {
+    let Some(file) = File::of(fd)? else {
         return Ok(());
     };
     let (_, writes) = file.access()?;

@@ -21,6 +21,12 @@ pub enum Place {
 }
 
 impl<'a> Btf<'a> {
+    /// Whether there is a function of that name.
+    #[must_use]
+    pub fn has_function(&self, name: &str) -> bool {
+        self.functions.contains_key(name.as_bytes())
+    }
+
     /// The prototype of the only function of that name.
     pub fn function<'b>(&'b self, name: &str) -> Result<Prototype<'b, 'a>> {
         let ids = self
