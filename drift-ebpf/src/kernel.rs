@@ -8,7 +8,7 @@ use aya_ebpf::{
     EbpfContext,
     helpers::{
         bpf_get_current_pid_tgid, bpf_get_current_task, bpf_get_current_task_btf, bpf_probe_read_kernel,
-        bpf_probe_read_kernel_buf, bpf_probe_read_kernel_str_bytes,
+        bpf_probe_read_kernel_str_bytes,
     },
     programs::TracePointContext,
 };
@@ -182,14 +182,14 @@ impl Task {
 struct Descriptors {
     /// An array of pointers to files.
     files: Address,
-    /// How many there are.
+    /// How many there are; the most there can be where that was not asked.
     count: u32,
 }
 
 impl Descriptors {
-    /// `None`: a task that is ending has none.
+    /// `None`: a task that is ending has none. `COUNTED`: how many there are is of interest.
     #[inline(always)]
-    fn own() -> Result<Option<Descriptors>, Fault> {
+    fn own<const COUNTED: bool>() -> Result<Option<Descriptors>, Fault> {
         if follows_types() {
             return Ok(Descriptors::own_by_types());
         }
@@ -197,7 +197,11 @@ impl Descriptors {
         let table: Address = files.read(offset!(files_fdt))?;
         Ok(Some(Descriptors {
             files: table.read(offset!(fdtable_fd))?,
-            count: table.read(offset!(fdtable_max_fds))?,
+            count: if COUNTED {
+                table.read(offset!(fdtable_max_fds))?
+            } else {
+                u32::MAX
+            },
         }))
     }
 
@@ -253,7 +257,18 @@ impl File {
     /// The file behind a descriptor of the task that runs; `None` where there is none.
     #[inline(always)]
     pub fn of(fd: i32) -> Result<Option<File>, Fault> {
-        let Some(descriptors) = Descriptors::own()? else {
+        File::behind::<true>(fd)
+    }
+
+    /// The file behind a descriptor that the kernel has just given the task that runs: it is within the table, which never shrinks.
+    #[inline(always)]
+    pub fn opened(fd: i32) -> Result<Option<File>, Fault> {
+        File::behind::<false>(fd)
+    }
+
+    #[inline(always)]
+    fn behind<const ANY: bool>(fd: i32) -> Result<Option<File>, Fault> {
+        let Some(descriptors) = Descriptors::own::<ANY>()? else {
             return Ok(None);
         };
         if fd < 0 || fd as u32 >= descriptors.count {
@@ -278,37 +293,6 @@ impl File {
     pub fn access(self) -> Result<(bool, bool), Fault> {
         let mode: u32 = self.0.read(offset!(file_mode))?;
         Ok((mode & FMODE_READ != 0, mode & FMODE_WRITE != 0))
-    }
-
-    /// (can be read, can be written, inode): what every open asks, read at once where both stand close together.
-    #[inline(always)]
-    pub fn access_and_inode(self) -> Result<(bool, bool, Inode), Fault> {
-        const SPAN: usize = 64;
-        let (mode, inode) = (offset!(file_mode), offset!(file_inode));
-        let start = if mode < inode { mode } else { inode } & !7;
-        if mode - start > SPAN - 4 || inode - start > SPAN - 8 {
-            let (reads, writes) = self.access()?;
-            return Ok((reads, writes, self.inode()?));
-        }
-        let mut both = [0u64; SPAN / 8];
-        let bytes = both.as_mut_ptr().cast::<u8>();
-        // SAFETY: the helper checks the address and writes `SPAN` bytes, which is what `both` has; both loads end within it, as was asked above.
-        let (mode, inode) = unsafe {
-            bpf_probe_read_kernel_buf(
-                (self.0.0 as *const u8).add(start),
-                core::slice::from_raw_parts_mut(bytes, SPAN),
-            )
-            .map_err(|_| Fault::Kernel)?;
-            (
-                load::<u32>(bytes, mode - start),
-                load::<u64>(bytes, inode - start),
-            )
-        };
-        Ok((
-            mode & FMODE_READ != 0,
-            mode & FMODE_WRITE != 0,
-            Inode(Address(inode)),
-        ))
     }
 
     /// Whether its open succeeded: one that did not is thrown away like one that is closed.

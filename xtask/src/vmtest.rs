@@ -45,6 +45,7 @@ Examples:
   cargo xtask vmtest --arch arm64                  each kernel for arm64, with its image's agent
   cargo xtask vmtest --sensor tracepoint           one sensor (may be given several times)
   cargo xtask vmtest link                          only the tests whose name has link in it
+  cargo xtask vmtest --few                         one test in each, as `cargo xtask test` does
   cargo xtask vmtest --fetch                       with the newest kernels, fetched now
   cargo xtask vmtest -- drift-agent --version      a command instead of the tests: what it says
 
@@ -63,6 +64,9 @@ pub(crate) struct Args {
     /// Only this sensor.
     #[arg(long, value_name = "SENSOR", value_parser = SENSORS)]
     sensor: Vec<String>,
+    /// Only one test, of each kind of change, with the agent as it is built for development: what `cargo xtask test` runs.
+    #[arg(long, conflicts_with_all = ["filter", "command"])]
+    few: bool,
     /// Fetch the newest kernels and QEMU, whatever is kept.
     #[arg(long)]
     fetch: bool,
@@ -72,6 +76,27 @@ pub(crate) struct Args {
     /// Run this in each guest instead of the tests, and show what it says.
     #[arg(last = true, value_name = "COMMAND", conflicts_with = "filter")]
     command: Vec<OsString>,
+}
+
+/// The test that says most of a kernel in the least time: all programs are loaded, and each kind of change is seen with its process.
+const FEW: &str = "each_kind_of_change_is_seen_with_its_process_and_healed";
+
+impl Args {
+    /// A few minutes for all kernels.
+    pub(crate) fn few() -> Self {
+        Self {
+            few: true,
+            ..Self::default()
+        }
+    }
+
+    fn filter(&self) -> Option<&str> {
+        if self.few {
+            Some(FEW)
+        } else {
+            self.filter.as_deref()
+        }
+    }
 }
 
 /// As `drift-agent run --sensor` takes them.
@@ -171,10 +196,13 @@ impl Kernels<'_> {
         build::probes(workspace, &toolchain)?;
         // As it ships: a guest's processor is some ten times slower than the machine's, and each test starts an agent that reads megabytes of type
         // information.
-        let agent = if self.architecture == Architecture::here() {
-            build::agent(workspace, Profile::Release)?
-        } else {
+        let agent = if self.architecture != Architecture::here() {
             build::static_agent(workspace, self.architecture)?
+        } else if args.few {
+            // One start is not worth the minutes that building another agent takes.
+            build::agent(workspace, Profile::Dev)?
+        } else {
+            build::agent(workspace, Profile::Release)?
         };
         let tests = if args.command.is_empty() {
             Some(build_tests(workspace, self.architecture)?)
@@ -187,7 +215,7 @@ impl Kernels<'_> {
             agent: &agent,
             tests: tests.as_ref(),
             sensors: &sensors,
-            filter: args.filter.as_deref(),
+            filter: args.filter(),
             command: &args.command,
         };
         let folder = tempfile::tempdir().context("making a folder for the guests' image")?;

@@ -24,6 +24,11 @@ const MOST_OVERTAKEN: u32 = 8;
 /// Before a look that takes the place of the second that was overtaken in a row: twice as long each time, up to eight times. Who changes a file again and again
 /// rings once a look, so he pays for as many bells as there are looks. The first is overtaken by the close of who is heard writing, and that is looked at now.
 const OVERTAKEN_PAUSE: Duration = Duration::from_millis(2);
+/// After so many looks a file that is made and removed again and again may still be seen in the moment before its maker has opened it: looks more that are not
+/// judged by that.
+const MOST_EMPTY: u32 = 4;
+/// How long a maker may take to open what he has made.
+const OPENING: Duration = Duration::from_millis(20);
 /// Between looks at a file that no two reads agree on.
 const UNSTABLE_PAUSE: Duration = Duration::from_millis(20);
 /// How long a close may take, and between looks meanwhile.
@@ -136,6 +141,14 @@ impl Pipeline {
         {
             // Another declared path may be the same file: both are to be told with the other.
             state.stat = looked.observed.stat;
+            state.wait_for(why);
+            self.timers.set_no_later(Timer::Path(index), at);
+            return Ok(());
+        }
+        if (MOST_OVERTAKEN..MOST_OVERTAKEN + MOST_EMPTY).contains(&state.overtaken)
+            && let Some(at) = just_made(&looked.observed, now)
+        {
+            state.overtaken += 1;
             state.wait_for(why);
             self.timers.set_no_later(Timer::Path(index), at);
             return Ok(());
@@ -340,12 +353,26 @@ fn just_linked(
     if before.is_none() {
         return Some(now + STAYS);
     }
-    let (seconds, nanoseconds) = observed.stat.as_ref()?.times.ctime;
+    rest_of(STAYS, observed.stat.as_ref()?, now)
+}
+
+/// Nobody has it open, and it is empty: whoever has made it comes to that, or it is to be empty.
+fn just_made(observed: &Observed, now: Instant) -> Option<Instant> {
+    let stat = observed.stat.as_ref()?;
+    if stat.file_type != FileType::File || stat.size != 0 {
+        return None;
+    }
+    rest_of(OPENING, stat, now)
+}
+
+/// When that time since the last change of a file is over; `None`: it is.
+fn rest_of(time: Duration, stat: &Stat, now: Instant) -> Option<Instant> {
+    let (seconds, nanoseconds) = stat.times.ctime;
     let seconds = u64::try_from(seconds).ok()?;
     let changed = UNIX_EPOCH.checked_add(Duration::new(seconds, nanoseconds))?;
     // A clock that was set back makes it the future: it is told.
     let age = SystemTime::now().duration_since(changed).ok()?;
-    let rest = STAYS.checked_sub(age).filter(|rest| !rest.is_zero())?;
+    let rest = time.checked_sub(age).filter(|rest| !rest.is_zero())?;
     Some(now + rest)
 }
 

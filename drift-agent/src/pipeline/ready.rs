@@ -3,6 +3,7 @@
 use std::{io, path::Path, sync::Arc};
 
 use super::{Pipeline, PipelineError, work::Done};
+use crate::memory;
 
 impl Pipeline {
     /// Says "ready" once the first scan is over.
@@ -13,6 +14,7 @@ impl Pipeline {
         self.first = None;
         self.keep_places();
         self.tell_ready();
+        tokio::task::spawn_blocking(memory::give_back);
         if self.settings.ready_file.is_some() {
             let restorer = Arc::clone(&self.restorer);
             self.run_apart(move || Done::Ready(restorer.ready_file(true)));

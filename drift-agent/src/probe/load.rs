@@ -128,12 +128,13 @@ impl Probe {
     }
 
     fn load_here(settings: ProbeSettings) -> Result<Probe, Refused> {
-        let first = Probe::load_with(settings, true);
+        let mut follows_types = true;
+        let first = Probe::load_with(settings, &mut follows_types);
         let is_refused = match &first {
             Ok(probe) => probe.tried.iter().any(|tried| tried.refused.is_some()),
             Err(refused) => matches!(refused, Refused::Program { .. }),
         };
-        if !is_refused {
+        if !is_refused || !follows_types {
             return first;
         }
         // It may be the short way to descriptors that this kernel's verifier does not take.
@@ -142,15 +143,15 @@ impl Probe {
             let tried = probe.tried.iter();
             tried.filter(|tried| tried.refused.is_some()).count()
         };
-        match (first, Probe::load_with(settings, false)) {
+        match (first, Probe::load_with(settings, &mut false)) {
             (Ok(first), Ok(second)) if refusals(&second) < refusals(&first) => Ok(second),
             (Err(_), second) => second,
             (first, _) => first,
         }
     }
 
-    /// `follow_types`: where this kernel can.
-    fn load_with(settings: ProbeSettings, follow_types: bool) -> Result<Probe, Refused> {
+    /// `follows_types`: whether the short way to descriptors is to be taken, and, afterwards, whether it was: not every kernel has it.
+    fn load_with(settings: ProbeSettings, follows_types: &mut bool) -> Result<Probe, Refused> {
         let programs = PROGRAMS.ok_or(Refused::NotBuiltIn)?;
         if settings.objects > MOST_OBJECTS {
             return Err(Refused::TooMany(settings.objects, MOST_OBJECTS));
@@ -170,9 +171,10 @@ impl Probe {
             }
         };
         let (offsets, known) = layout(&bytes, overlay.as_deref())?;
+        *follows_types &= known.has_typed_task;
         let knobs = Knobs {
             agent_tgid: own_tgid().map_err(|error| Refused::Load(error.to_string()))?,
-            follows_types: u32::from(follow_types && known.has_typed_task),
+            follows_types: u32::from(*follows_types),
             agent_start: own_start().map_err(|error| Refused::Load(error.to_string()))?,
         };
         let capacity = (settings.objects * 2)

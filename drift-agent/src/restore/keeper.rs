@@ -20,7 +20,7 @@ use super::{
     channel,
     process::{Role, Settings, command},
 };
-use crate::{confine, report::complain};
+use crate::{confine, memory, report::complain};
 
 /// What the detector says: start a restorer, should there be none.
 pub(super) const START: u8 = b'S';
@@ -101,6 +101,8 @@ impl Keeper<'_> {
         if due(self).is_some_and(|due| due <= Instant::now()) {
             self.is_asked_for = false;
             self.start();
+            // It has nothing to do but to wait.
+            memory::give_back();
         }
         Ok(true)
     }

@@ -30,7 +30,7 @@ fn try_open_exit(ctx: &TracePointContext) -> Result<(), Fault> {
     if fd < 0 {
         return Ok(());
     }
-    match File::of(fd as i32)? {
+    match File::opened(fd as i32)? {
         Some(file) => opened::<true>(file),
         None => Ok(()),
     }
@@ -78,7 +78,8 @@ pub fn opened<const BY_CALL: bool>(file: File) -> Result<(), Fault> {
             .insert(thread, learned, 0)
             .map_err(|_| Fault::Kernel);
     }
-    let (reads, writes, inode) = file.access_and_inode()?;
+    let (reads, writes) = file.access()?;
+    let inode = file.inode()?;
     // What only reads is of interest where the inode is known; what writes may also be a new file in a declared place.
     if !writes && !filter::maybe(inode)? {
         return Ok(());

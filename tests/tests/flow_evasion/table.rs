@@ -220,7 +220,7 @@ const HEAD: &str = "\
 Written by `cargo xtask sweep evasion`, which uses each of them on each file system, many times, beside one agent that watches all the files at once. What stands there
 in the end must be found each time, and nobody be named who has not done it; at least 95 per cent of the cells must be told of by an event that rang within 100 ms of the change.
 
-* `12 ms`: told by an event; the median time from the change to the record, in a debug build, on a machine of two cores with much else to do.
+* `12 ms`: told by an event; the median time from the change to the record, with the agent as it ships, on a machine of two cores.
 * About `1000 ms`: the event came at once, but who made the change still has the file open for writing, or mapped: it is judged when he was quiet for one second, for what
   is there before that may be half of something.
 * `?`: in one run or more it is not known who did it (`actor_unknown` says why). A sweep that finds what several calls may have done names nobody.

@@ -23,7 +23,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let workspace = Workspace::find()?;
     let toolchain = setup::ensure(&workspace)?;
     build::probes(&workspace, &toolchain)?;
-    let agent = build::agent(&workspace, Profile::Dev)?;
+    let agent = build::agent(&workspace, Profile::Release)?;
     let mut step = Step::cargo("sweep")
         .args(["test", "--package", "drift-tests", "--test", "flow_evasion"])
         .args(["--", "--nocapture"])
