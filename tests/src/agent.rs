@@ -341,20 +341,20 @@ impl Agent {
         Ok(())
     }
 
-    /// Bytes of resident memory, and open descriptors.
+    /// Bytes of memory that are of no file, and open descriptors. Pages of the program come and go: it gives them back, and reads them again when they are used.
     ///
     /// # Errors
     /// It is gone.
     pub fn footprint(&self) -> Result<(u64, usize)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
-        let resident = status
+        let own = status
             .lines()
-            .find_map(|line| line.strip_prefix("VmRSS:"))
+            .find_map(|line| line.strip_prefix("RssAnon:"))
             .and_then(|rest| rest.split_whitespace().next())
             .and_then(|kilobytes| kilobytes.parse::<u64>().ok())
-            .context("no VmRSS")?;
+            .context("no RssAnon")?;
         let descriptors = fs::read_dir(format!("/proc/{}/fd", self.pid()))?.count();
-        Ok((resident * 1024, descriptors))
+        Ok((own * 1024, descriptors))
     }
 }
 

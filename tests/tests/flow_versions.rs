@@ -407,6 +407,10 @@ fn versions_that_do_not_fit_are_told_and_never_become_active() -> Result<()> {
     two_policies(&scene, 1, 2)?;
     is_told(&agent, mark, UNFIT)?;
     are("1", "1")?;
+    // It is written in the background, and is what a start without good policies goes on with.
+    let kept = scene.root().join("state/last-good");
+    wait::until(SOON, || kept.exists().then_some(()).ok_or("not kept"))
+        .map_err(anyhow::Error::msg)?;
     agent.kill()?;
     let agent = Agent::start(&scene, &SCAN)?;
     is_told(&agent, 0, UNFIT)?;
