@@ -267,8 +267,8 @@ impl File {
     }
 
     #[inline(always)]
-    fn behind<const ANY: bool>(fd: i32) -> Result<Option<File>, Fault> {
-        let Some(descriptors) = Descriptors::own::<ANY>()? else {
+    fn behind<const COUNTED: bool>(fd: i32) -> Result<Option<File>, Fault> {
+        let Some(descriptors) = Descriptors::own::<COUNTED>()? else {
             return Ok(None);
         };
         if fd < 0 || fd as u32 >= descriptors.count {

@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -341,20 +341,27 @@ impl Agent {
         Ok(())
     }
 
-    /// Bytes of memory that are of no file, and open descriptors. Pages of the program come and go: it gives them back, and reads them again when they are used.
+    /// Bytes of resident memory but for the program's own pages, and open descriptors. Those it gives back, and they come again when they are used.
     ///
     /// # Errors
     /// It is gone.
     pub fn footprint(&self) -> Result<(u64, usize)> {
-        let status = fs::read_to_string(format!("/proc/{}/status", self.pid()))?;
-        let own = status
-            .lines()
-            .find_map(|line| line.strip_prefix("RssAnon:"))
-            .and_then(|rest| rest.split_whitespace().next())
-            .and_then(|kilobytes| kilobytes.parse::<u64>().ok())
-            .context("no RssAnon")?;
+        let program = fs::read_link(format!("/proc/{}/exe", self.pid()))?;
+        let mut is_program = false;
+        let mut resident = 0;
+        // proc_pid_smaps(5): a line for each mapping, with its path at the end, and lines of what it holds.
+        for line in fs::read_to_string(format!("/proc/{}/smaps", self.pid()))?.lines() {
+            match line.split_whitespace().collect::<Vec<_>>()[..] {
+                ["Rss:", kilobytes, "kB"] if !is_program => resident += kilobytes.parse::<u64>()?,
+                [range, permissions, ..] if range.contains('-') && permissions.len() == 4 => {
+                    is_program = line.ends_with(&*program.to_string_lossy());
+                }
+                _ => {}
+            }
+        }
+        ensure!(resident > 0, "no memory at all");
         let descriptors = fs::read_dir(format!("/proc/{}/fd", self.pid()))?.count();
-        Ok((own * 1024, descriptors))
+        Ok((resident * 1024, descriptors))
     }
 }
 

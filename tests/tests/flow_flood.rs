@@ -285,7 +285,7 @@ fn processes_that_come_and_go_leave_nothing_behind() -> Result<()> {
     let took = began.elapsed();
     let (memory, descriptors) = agent.footprint()?;
     println!(
-        "{processes} processes in {took:?}: {} KiB of its own before, {} KiB after",
+        "{processes} processes in {took:?}: {} KiB resident before, {} KiB after",
         memory_before >> 10,
         memory >> 10
     );

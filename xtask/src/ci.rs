@@ -94,7 +94,7 @@ impl Check {
             Check::ClippyKernel => cargo("lint the kernel programs")
                 .args(["clippy", "--package", "drift-ebpf", "--", "-D", "warnings"])
                 .run(),
-            Check::Test => test::run(&test::Args::for_ci()),
+            Check::Test => test::run(&test::Args::default()),
             Check::Demo => demo::run(&demo::Args::for_ci()),
         }
     }

@@ -62,13 +62,6 @@ pub(crate) struct Args {
     args: Vec<OsString>,
 }
 
-impl Args {
-    /// All of it.
-    pub(crate) fn for_ci() -> Self {
-        Self::default()
-    }
-}
-
 /// Programs that tests run, and Debian's packages they are in.
 const PROGRAMS: [(&str, &str); 7] = [
     ("strace", "strace"),

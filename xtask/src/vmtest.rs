@@ -379,6 +379,17 @@ not json
     }
 
     #[test]
+    fn the_test_that_stands_for_all_is_one_of_the_tier() {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tests/tests");
+        let named = format!("fn {FEW}()");
+        let holds = |name: &String| {
+            let text = fs::read_to_string(folder.join(format!("{name}.rs"))).unwrap();
+            text.contains(&named)
+        };
+        assert!(tier(&folder).unwrap().iter().any(holds));
+    }
+
+    #[test]
     fn guests_run_side_by_side_and_answer_in_their_order() {
         let all: Vec<u64> = (0..7).collect();
         assert_eq!(

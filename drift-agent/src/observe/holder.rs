@@ -17,6 +17,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -29,6 +30,8 @@ use crate::{
     report::{Holder, Holders},
 };
 
+/// What the end of a close may take.
+const CLOSING: Duration = Duration::from_millis(1);
 /// What one search may take.
 const MOST_TIME: Duration = Duration::from_secs(1);
 /// Searches that may be waited for at once; further ones are not made.
@@ -120,8 +123,15 @@ impl Search {
     /// Who has it. `None`: nobody. Where the kernel half cannot say that nobody has, this blocks, for two searches at most.
     #[must_use]
     pub fn holders(&self, old: &OldFile, watch: Option<&Watch>) -> Option<Holders> {
-        if watch.is_some_and(|watch| self.is_held_here_alone(old, watch)) {
-            return None;
+        if let Some(watch) = watch {
+            if self.is_held_here_alone(old, watch) {
+                return None;
+            }
+            // Who has just closed it may not be through with that: a close rings before it is over. A search takes longer than that.
+            thread::sleep(CLOSING);
+            if self.is_held_here_alone(old, watch) {
+                return None;
+            }
         }
         self.search(old)
     }

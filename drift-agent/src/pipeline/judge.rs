@@ -145,7 +145,8 @@ impl Pipeline {
             self.timers.set_no_later(Timer::Path(index), at);
             return Ok(());
         }
-        if (MOST_OVERTAKEN..MOST_OVERTAKEN + MOST_EMPTY).contains(&state.overtaken)
+        if !drifts.is_empty()
+            && (MOST_OVERTAKEN..MOST_OVERTAKEN + MOST_EMPTY).contains(&state.overtaken)
             && let Some(at) = just_made(&looked.observed, now)
         {
             state.overtaken += 1;
